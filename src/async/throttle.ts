@@ -11,7 +11,7 @@ export interface Passed {
 }
 
 /** The events of one name, or of all names without a place of their own. */
-interface Place {
+interface Tally {
   /** From when an event may pass. */
   dueMs: number;
   /** How many events were held back since one passed. */
@@ -38,8 +38,8 @@ const MAX_OTHERS = 1_000;
 export class Throttle {
   readonly #clock: Clock;
   readonly #intervalMs: number;
-  readonly #places = new Map<string, Place>();
-  readonly #shared: Place = { dueMs: Number.NEGATIVE_INFINITY, held: 0 };
+  readonly #tallies = new Map<string, Tally>();
+  readonly #shared: Tally = { dueMs: Number.NEGATIVE_INFINITY, held: 0 };
   /** The names of the events in the shared place. */
   readonly #others = new Set<string>();
 
@@ -51,30 +51,30 @@ export class Throttle {
   /** Returns what the event stands for if it may pass now, which also counts as having passed; else undefined. */
   passes(name = '', times = 1, intervalMs = this.#intervalMs): Passed | undefined {
     const nowMs = this.#clock.monotonicMs();
-    const place = this.#placeOf(name, nowMs);
-    const isShared = place === this.#shared;
+    const tally = this.#tallyOf(name, nowMs);
+    const isShared = tally === this.#shared;
     if (isShared && this.#others.size < MAX_OTHERS) this.#others.add(name);
-    place.held += times;
-    if (nowMs < place.dueMs) return undefined;
-    const passed = { count: place.held, names: isShared ? this.#others.size : undefined };
-    place.held = 0;
-    place.dueMs = nowMs + intervalMs;
+    tally.held += times;
+    if (nowMs < tally.dueMs) return undefined;
+    const passed = { count: tally.held, names: isShared ? this.#others.size : undefined };
+    tally.held = 0;
+    tally.dueMs = nowMs + intervalMs;
     if (isShared) this.#others.clear();
     return passed;
   }
 
-  #placeOf(name: string, nowMs: number): Place {
-    const known = this.#places.get(name);
+  #tallyOf(name: string, nowMs: number): Tally {
+    const known = this.#tallies.get(name);
     if (known !== undefined) return known;
-    if (this.#places.size >= MAX_NAMES) this.#forgetOne(nowMs);
-    if (this.#places.size >= MAX_NAMES) return this.#shared;
-    const place = { dueMs: nowMs, held: 0 };
-    this.#places.set(name, place);
-    return place;
+    if (this.#tallies.size >= MAX_NAMES) this.#forgetOne(nowMs);
+    if (this.#tallies.size >= MAX_NAMES) return this.#shared;
+    const tally = { dueMs: nowMs, held: 0 };
+    this.#tallies.set(name, tally);
+    return tally;
   }
 
   #forgetOne(nowMs: number): void {
-    for (const [name, { dueMs }] of this.#places) if (dueMs <= nowMs) return void this.#places.delete(name);
+    for (const [name, { dueMs }] of this.#tallies) if (dueMs <= nowMs) return void this.#tallies.delete(name);
   }
 }
 

@@ -36,7 +36,7 @@ interface Word {
 }
 
 /** What can follow a command. */
-interface Place {
+interface Level {
   /** The words of the command without the program's name, as in `leases evict`. */
   readonly path: string;
   readonly commands: readonly Word[];
@@ -49,15 +49,15 @@ interface Place {
 
 const HELP: Word = { word: '--help', meaning: 'display help for command' };
 
-function placesOf(program: Command): Place[] {
-  const places = (command: Command, path: readonly string[]): Place[] => [
-    placeOf(command, path.join(' ')),
-    ...command.commands.flatMap((child) => places(child, [...path, child.name()])),
+function levelsOf(program: Command): Level[] {
+  const levels = (command: Command, path: readonly string[]): Level[] => [
+    levelOf(command, path.join(' ')),
+    ...command.commands.flatMap((child) => levels(child, [...path, child.name()])),
   ];
-  return places(program, []);
+  return levels(program, []);
 }
 
-function placeOf(command: Command, path: string): Place {
+function levelOf(command: Command, path: string): Level {
   const options = command.options.filter(({ hidden }) => !hidden);
   const takesValue = ({ required, optional }: Option) => required || optional;
   return {
@@ -74,8 +74,8 @@ function nameOf({ long, short }: Option): string {
 }
 
 /** The paths of all commands but the program, as patterns of a shell's `case`. */
-function pathPattern(places: readonly Place[]): string {
-  return places.flatMap(({ path }) => (path === '' ? [] : [quoted(path)])).join(' | ');
+function pathPattern(levels: readonly Level[]): string {
+  return levels.flatMap(({ path }) => (path === '' ? [] : [quoted(path)])).join(' | ');
 }
 
 /** In single quotes, for bash and zsh. */
@@ -89,14 +89,14 @@ function fishQuoted(text: string): string {
 }
 
 function bash(program: Command): string {
-  const places = placesOf(program);
-  const values = places.flatMap(({ path, values }) =>
+  const levels = levelsOf(program);
+  const values = levels.flatMap(({ path, values }) =>
     values.map(({ option, choices }) => {
       const reply = choices.length === 0 ? '' : ` COMPREPLY=($(compgen -W ${quoted(choices.join(' '))} -- "$word"));`;
       return `    ${quoted(`${path} ${option}`)})${reply} return ;;`;
     }),
   );
-  const words = places.map(({ path, commands, options, choices }) => {
+  const words = levels.map(({ path, commands, options, choices }) => {
     const all = [...commands.map(({ word }) => word), ...choices, ...options.map(({ word }) => word)];
     return `    ${quoted(path)}) words=${quoted(all.join(' '))} ;;`;
   });
@@ -106,7 +106,7 @@ _idalloc() {
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "\${at:+$at }\${COMP_WORDS[i]}" in
-    ${pathPattern(places)}) at="\${at:+$at }\${COMP_WORDS[i]}" ;;
+    ${pathPattern(levels)}) at="\${at:+$at }\${COMP_WORDS[i]}" ;;
     esac
   done
   case "$at \${COMP_WORDS[COMP_CWORD - 1]}" in
@@ -122,16 +122,16 @@ complete -o default -F _idalloc idalloc
 }
 
 function zsh(program: Command): string {
-  const places = placesOf(program);
+  const levels = levelsOf(program);
   const described = (words: readonly Word[]) =>
     words.map(({ word, meaning }) => quoted(`${word.replaceAll(':', '\\:')}:${meaning}`)).join(' ');
-  const values = places.flatMap(({ path, values }) =>
+  const values = levels.flatMap(({ path, values }) =>
     values.map(({ option, choices }) => {
       const action = choices.length === 0 ? '_default' : `compadd -- ${choices.map(quoted).join(' ')}`;
       return `    ${quoted(`${path} ${option}`)}) ${action}; return ;;`;
     }),
   );
-  const words = places.map(({ path, commands, options, choices }) => {
+  const words = levels.map(({ path, commands, options, choices }) => {
     const first = described([...commands, ...choices.map((word) => ({ word, meaning: word }))]);
     return `    ${quoted(path)}) commands=(${first}); options=(${described(options)}) ;;`;
   });
@@ -142,7 +142,7 @@ _idalloc() {
   local -a commands options
   for ((i = 2; i < CURRENT; i++)); do
     case "\${at:+$at }\${words[i]}" in
-    ${pathPattern(places)}) at="\${at:+$at }\${words[i]}" ;;
+    ${pathPattern(levels)}) at="\${at:+$at }\${words[i]}" ;;
     esac
   done
   case "$at \${words[CURRENT - 1]}" in
@@ -159,8 +159,8 @@ if [ "\${funcstack[1]}" = _idalloc ]; then _idalloc "$@"; else compdef _idalloc 
 }
 
 function fish(program: Command): string {
-  const places = placesOf(program);
-  const lines = places.flatMap(({ path, commands, options, values, choices }) => {
+  const levels = levelsOf(program);
+  const lines = levels.flatMap(({ path, commands, options, values, choices }) => {
     const here = `complete -c idalloc -n ${fishQuoted(`__idalloc_at ${path}`.trim())}`;
     const taken = (word: string) => {
       const value = values.find(({ option }) => option === word);
@@ -176,7 +176,7 @@ function fish(program: Command): string {
       ),
     ];
   });
-  const paths = places.flatMap(({ path }) => (path === '' ? [] : [fishQuoted(path)]));
+  const paths = levels.flatMap(({ path }) => (path === '' ? [] : [fishQuoted(path)]));
   return `# idalloc for fish: idalloc completion fish >~/.config/fish/completions/idalloc.fish
 function __idalloc_at
     set -l at

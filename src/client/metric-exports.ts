@@ -7,8 +7,8 @@ interface Measured {
 }
 
 type Labels = Readonly<Record<string, string>>;
-type Reading = readonly [value: number, labels: Labels];
-type Suffixed = readonly [suffix: string, reading: Reading];
+type Sample = readonly [value: number, labels: Labels];
+type Suffixed = readonly [suffix: string, sample: Sample];
 
 interface Exported {
   /** As Prometheus has it. */
@@ -16,7 +16,7 @@ interface Exported {
   readonly kind: 'gauge' | 'counter';
   readonly help: string;
   readonly labels: readonly string[];
-  readonly read: (metrics: ClientMetrics) => readonly Reading[];
+  readonly read: (metrics: ClientMetrics) => readonly Sample[];
 }
 
 /** A metric without labels of its own; it has no sample while `value` has none. */
@@ -39,14 +39,14 @@ function byCode(
   totals: (metrics: ClientMetrics) => Readonly<Record<string, number>>,
 ): Exported {
   const read = (metrics: ClientMetrics) =>
-    Object.entries(totals(metrics)).map(([code, total]): Reading => [total, { code }]);
+    Object.entries(totals(metrics)).map(([code, total]): Sample => [total, { code }]);
   return { name: `idalloc_client_${name}`, kind: 'counter', help, labels: ['code'], read };
 }
 
 /** The time quantiles of a reply, in seconds; none before the first reply. */
-function quantiles({ latency: { p50Ms, p95Ms, p99Ms } }: ClientMetrics): readonly Reading[] {
+function quantiles({ latency: { p50Ms, p95Ms, p99Ms } }: ClientMetrics): readonly Sample[] {
   const all = Object.entries({ '0.5': p50Ms, '0.95': p95Ms, '0.99': p99Ms });
-  return all.flatMap(([quantile, ms]): Reading[] => (ms === undefined ? [] : [[ms / 1_000, { quantile }]]));
+  return all.flatMap(([quantile, ms]): Sample[] => (ms === undefined ? [] : [[ms / 1_000, { quantile }]]));
 }
 
 /** What both exports have, in the units of Prometheus. */

@@ -47,7 +47,7 @@ const REFUSED_REST_MS = 1_000;
 const MAX_NAMES = 1_000;
 
 /** What is known of one partition. */
-interface Place {
+interface PartitionNumbers {
   known: Known | undefined;
   /** The revision of this worker's last swap, unless one without an answer came after it. */
   ownRevision: bigint | undefined;
@@ -77,7 +77,7 @@ interface Place {
  */
 export class NumberDecisions {
   readonly #options: NumbersOptions;
-  readonly #places = new Map<number, Place>();
+  readonly #places = new Map<number, PartitionNumbers>();
   /** The last swap was refused by etcd. */
   #isRefused = false;
   /** While swaps are refused, one at a time tries whether they still are. */
@@ -145,7 +145,7 @@ export class NumberDecisions {
   async #stateAll(
     { ledger, index }: Pick<NumbersDeps, 'ledger' | 'index'>,
     partition: number,
-    place: Place,
+    place: PartitionNumbers,
   ): Promise<void> {
     const { heads, runtime, observe } = this.#options;
     if (place.stated === ledger.ends.restores(partition)) return;
@@ -160,7 +160,7 @@ export class NumberDecisions {
     if (place.term === term) place.stated = losses.restores;
   }
 
-  async #decideAll(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
+  async #decideAll(deps: LookDeps, part: NumbersPart, place: PartitionNumbers): Promise<void> {
     const { runtime, observe } = this.#options;
     const rests = new Backoff(REST_MS, () => runtime.random());
     for (let looks = 0; looks < MAX_LOOKS && rests.failures < MAX_OVERTAKEN; looks += 1) {
@@ -189,7 +189,7 @@ export class NumberDecisions {
   }
 
   /** Reads the head. What the ledger says is read to its end afterwards, before the next look. */
-  async #read(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
+  async #read(deps: LookDeps, part: NumbersPart, place: PartitionNumbers): Promise<void> {
     const { partition } = part;
     const { term } = place;
     await this.#stateAll(deps, partition, place);
@@ -214,7 +214,7 @@ export class NumberDecisions {
   async #swap(
     deps: LookDeps,
     part: NumbersPart,
-    place: Place,
+    place: PartitionNumbers,
     { known, change }: Extract<Looked, { readonly kind: 'swap' }>,
   ): Promise<boolean> {
     const { heads, timeStep, observe } = this.#options;
@@ -258,7 +258,7 @@ export class NumberDecisions {
   }
 
   /** New numbers of a sequence show that it goes on. */
-  #noteStopped(part: NumbersPart, { stopped }: Place): void {
+  #noteStopped(part: NumbersPart, { stopped }: PartitionNumbers): void {
     for (const [{ sequence }, decision] of part.decided()) {
       if (decision.kind === 'refused' && decision.code === 'SEQUENCE_STOPPED') {
         stopped.add(sequence);
@@ -267,10 +267,10 @@ export class NumberDecisions {
     }
   }
 
-  #placeOf(partition: number): Place {
+  #placeOf(partition: number): PartitionNumbers {
     const found = this.#places.get(partition);
     if (found !== undefined) return found;
-    const place: Place = {
+    const place: PartitionNumbers = {
       known: undefined,
       ownRevision: undefined,
       stated: undefined,

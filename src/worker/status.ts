@@ -63,7 +63,7 @@ export class GateHistory {
  * What is read from a server while somebody looks, at most so often, and never waited for: the page is opened when
  * servers are away.
  */
-class Reading<T> {
+class Cached<T> {
   readonly #runtime: Pick<Runtime, 'monotonicMs' | 'wallMs'>;
   readonly #read: () => Promise<T>;
   #startedMs = Number.NEGATIVE_INFINITY;
@@ -102,8 +102,8 @@ export class StatusBoard {
   readonly #totals: Totals;
   readonly #startedMs: number;
   readonly #gate: GateHistory;
-  readonly #workerIds: Reading<{ readonly ids: readonly WorkerIdStatus[] }>;
-  readonly #group: Reading<{ readonly members: readonly MemberStatus[] }>;
+  readonly #workerIds: Cached<{ readonly ids: readonly WorkerIdStatus[] }>;
+  readonly #group: Cached<{ readonly members: readonly MemberStatus[] }>;
 
   constructor(context: WorkerContext, source: StatusSource, totals: Totals) {
     const { config, environment, cluster, runtime } = context;
@@ -113,11 +113,11 @@ export class StatusBoard {
     this.#startedMs = runtime.wallMs();
     this.#gate = new GateHistory(this.#startedMs, context.gate.reason());
     context.gate.onChange((reason) => this.#gate.changed(runtime.wallMs(), reason));
-    this.#workerIds = new Reading(runtime, async () => {
+    this.#workerIds = new Cached(runtime, async () => {
       const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
       return { ids: workerIdsOf(await readSnapshot(environment.etcd, keys), config, runtime.wallMs()) };
     });
-    this.#group = new Reading(runtime, async () => ({
+    this.#group = new Cached(runtime, async () => ({
       members: await groupMembers({ cluster, runtime }, config.groupId),
     }));
   }

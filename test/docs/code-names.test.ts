@@ -6,7 +6,10 @@ import { blocksOf, inlineCode, PAGES, ROOT, readPage } from '../support/docs.ts'
 
 /** Pages for readers of the code: what they name must not go out of date when it is renamed. */
 const INTERNAL = PAGES.filter((page) => page === 'ARCHITECTURE.md' || page.startsWith('docs/internals/'));
-const ROOMS = 'adapters|cli|client|codec|config|core|http|identity|kafka|pipeline|worker';
+/** The rooms that are folders, and those around them, such as adapters. */
+const ROOMS = [...new Set(ROWS.filter(({ room }) => !room.endsWith('.ts')).map(({ room }) => room.split('/')[0]))].join(
+  '|',
+);
 const SOURCES = globSync('{src,test,ops}/**/*.ts', { cwd: ROOT }).map((path) => readFileSync(join(ROOT, path), 'utf8'));
 
 /** Whether a path of the pages, below src or in test, is a file or a folder. */
@@ -31,6 +34,17 @@ test.for(INTERNAL)('the files that %s names exist', (page) => {
 test.for(INTERNAL)('the functions and fields that %s names are in the code', (page) => {
   const names = namesIn(page).filter((name) => /^[a-z]+([A-Z][a-z]+)+$/.test(name));
   expect(names.filter((name) => !SOURCES.some((text) => new RegExp(`\\b${name}\\b`).test(text)))).toEqual([]);
+});
+
+test('each type that the glossary names for a word of the code is declared in one place', () => {
+  const [, section = ''] = readPage('docs/glossary.md').split('\n## In the code\n');
+  const names = [...section.matchAll(/\(`(\w+)`\)/g)].map(([, name = '']) => name);
+  const declared = new RegExp(`^(?:export )?(?:const|class|function\\*?|interface|type) (${names.join('|')})\\b`, 'gm');
+  const found = globSync('src/**/*.ts', { cwd: ROOT }).flatMap((path) =>
+    [...readFileSync(join(ROOT, path), 'utf8').matchAll(declared)].map(([, name]) => name),
+  );
+  expect(names.length).toBeGreaterThan(5);
+  expect(found.toSorted()).toEqual(names.toSorted());
 });
 
 test('the table of rooms in ARCHITECTURE.md has the budget of each', () => {

@@ -166,7 +166,7 @@ interface Unsent {
 }
 
 /** Where letters and requests are read. */
-interface Reading {
+interface LetterSource {
   readonly source: Source;
   readonly requestTopic: string;
   readonly signal: AbortSignal;
@@ -179,7 +179,7 @@ interface Reading {
  * @throws IdallocError RESEND_REFUSED if no record is left; as readSpans does.
  */
 export async function originalsOf(
-  reading: Reading,
+  reading: LetterSource,
   letter: Letter,
 ): Promise<{ readonly due: Original[]; readonly unsent: Unsent[] }> {
   const { record, note } = letter;

@@ -82,7 +82,7 @@ function presentOwners(candidates: readonly Candidate[]): ReadonlyMap<number, Ca
   );
 }
 
-interface Place {
+interface Keeper {
   readonly candidate: Candidate;
   readonly before: ReadonlySet<number>;
   readonly partitions: Set<number>;
@@ -107,28 +107,28 @@ function chooseStandbys(
   lags: Lags,
   perPartition: number,
 ): ReadonlyMap<Candidate, ReadonlySet<number>> {
-  const places = candidates.map(placeOf);
-  const others = owners.map((owner) => places.filter(({ candidate }) => candidate !== owner));
+  const keepers = candidates.map(keeperOf);
+  const others = owners.map((owner) => keepers.filter(({ candidate }) => candidate !== owner));
   const wanted = others.map(({ length }) => Math.min(perPartition, length));
-  const part = wanted.reduce((sum, one) => sum + one, 0) / places.length;
-  for (const place of places) {
+  const part = wanted.reduce((sum, one) => sum + one, 0) / keepers.length;
+  for (const keeper of keepers) {
     owners.forEach((owner, partition) => {
-      if (targets[partition] === place.candidate && owner !== place.candidate) add(place, partition, owner);
+      if (targets[partition] === keeper.candidate && owner !== keeper.candidate) add(keeper, partition, owner);
     });
   }
-  const keeps = ({ candidate, before, partitions }: Place, partition: number) =>
+  const keeps = ({ candidate, before, partitions }: Keeper, partition: number) =>
     before.has(partition) && lags.isCaughtUp(candidate, partition) && partitions.size < Math.floor(part);
   for (const isEligible of [keeps, () => true]) {
     for (const { owner, partition } of inTurn(owners)) {
       const able = others[partition] ?? [];
       const free = able.filter(({ partitions }) => !partitions.has(partition));
       const missing = Math.max(0, (wanted[partition] ?? 0) - (able.length - free.length));
-      const eligible = free.filter((place) => isEligible(place, partition));
+      const eligible = free.filter((keeper) => isEligible(keeper, partition));
       const best = missing < eligible.length ? inPreference(eligible, partition, owner, lags, part) : eligible;
-      for (const place of best.slice(0, missing)) add(place, partition, owner);
+      for (const keeper of best.slice(0, missing)) add(keeper, partition, owner);
     }
   }
-  return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
+  return new Map(keepers.map(({ candidate, partitions }) => [candidate, partitions]));
 }
 
 /**
@@ -144,17 +144,23 @@ function standbysBefore({ claims }: Candidate): ReadonlySet<number> {
   return new Set(claims.flatMap(({ standbys }) => standbys));
 }
 
-function placeOf(candidate: Candidate): Place {
+function keeperOf(candidate: Candidate): Keeper {
   return { candidate, before: standbysBefore(candidate), partitions: new Set(), ofOwner: new Map() };
 }
 
-function add({ partitions, ofOwner }: Place, partition: number, owner: Candidate): void {
+function add({ partitions, ofOwner }: Keeper, partition: number, owner: Candidate): void {
   partitions.add(partition);
   ofOwner.set(owner, (ofOwner.get(owner) ?? 0) + 1);
 }
 
-function inPreference(able: readonly Place[], partition: number, owner: Candidate, lags: Lags, part: number): Place[] {
-  const rank = ({ candidate, before, partitions, ofOwner }: Place) => [
+function inPreference(
+  able: readonly Keeper[],
+  partition: number,
+  owner: Candidate,
+  lags: Lags,
+  part: number,
+): Keeper[] {
+  const rank = ({ candidate, before, partitions, ofOwner }: Keeper) => [
     lags.isCaughtUp(candidate, partition) ? 0 : lags.of(candidate, partition),
     partitions.size < part ? 0 : 1,
     before.has(partition) ? 0 : 1,
@@ -163,9 +169,9 @@ function inPreference(able: readonly Place[], partition: number, owner: Candidat
     partitions.size,
   ];
   return able
-    .map((place) => ({ place, rank: rank(place) }))
+    .map((keeper) => ({ keeper, rank: rank(keeper) }))
     .sort((one, other) => compareAll(one.rank, other.rank))
-    .map(({ place }) => place);
+    .map(({ keeper }) => keeper);
 }
 
 /** Lexicographic order. */
