@@ -39,7 +39,7 @@ export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
 
 export interface DecidedDeps {
   readonly index: LedgerIndex;
-  readonly copy: Pick<LedgerPartition, 'partition' | 'epoch' | 'refusal' | 'invalidate'>;
+  readonly copy: Pick<LedgerPartition, 'partition' | 'life' | 'refusal' | 'invalidate'>;
   readonly entries: LedgerEntries;
 }
 
@@ -61,7 +61,7 @@ export function nameOf(key: Buffer): string {
  */
 export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Promise<Decisions> {
   const { index, copy } = deps;
-  const { partition, epoch } = copy;
+  const { partition, life } = copy;
   const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
   for (const { name, key } of keys) {
     if (places.has(name)) continue;
@@ -75,7 +75,7 @@ export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Pr
     const unread = [...new Set(wanted)].filter((offset) => !found.has(offset)).sort((one, other) => one - other);
     for (const [offset, record] of await readEntries(deps, unread)) found.set(offset, record);
     if (copy.refusal !== undefined) throw copy.refusal;
-    if (copy.epoch !== epoch) {
+    if (copy.life !== life) {
       throw new IdallocError('INDEX_RESTORING', `ledger partition ${partition} was restored while it was read`);
     }
     for (const [name, { key, offsets }] of places) {

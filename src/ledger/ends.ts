@@ -33,7 +33,7 @@ export interface Loss {
 /** The result of a comparison. */
 export interface ComparedEnd {
   readonly stored: StoredEnd;
-  readonly epoch: number;
+  readonly copyLife: number;
   /** What the first marker must state; undefined if nothing is lost. */
   readonly loss: Loss | undefined;
   /** The highest request offset that was decided as far as the heads know; -1 for none. */
@@ -43,7 +43,7 @@ export interface ComparedEnd {
 /** A head that this worker has compared with its copy. */
 interface Known extends StoredEnd {
   /** That of the copy when the head was read. */
-  readonly epoch: number;
+  readonly copyLife: number;
   /** Written since, without an answer. */
   readonly sent: readonly EndHead[];
 }
@@ -74,7 +74,7 @@ export class LedgerEnds {
   /** Partitions whose entries are at other offsets, with the head and the copy that showed it. */
   readonly #copied = new Map<
     number,
-    { readonly revision: bigint; readonly epoch: number; readonly error: IdallocError }
+    { readonly revision: bigint; readonly copyLife: number; readonly error: IdallocError }
   >();
   readonly #restores = new Map<number, number>();
   /** In which life of the head the copy has forgotten the requests from before a wipe. */
@@ -115,10 +115,10 @@ export class LedgerEnds {
   /** Whether the copy has been compared, and etcd still has the head with which it was. Rejects as etcd does. */
   async isCompared(partition: number): Promise<boolean> {
     const known = this.#known.get(partition);
-    const { epoch } = this.#options.copyOf(partition);
-    if (known === undefined || known.epoch === epoch) return known !== undefined;
+    const { life: copyLife } = this.#options.copyOf(partition);
+    if (known === undefined || known.copyLife === copyLife) return known !== undefined;
     const stored = await this.#read(partition);
-    return this.#adopt(partition, stored, epoch);
+    return this.#adopt(partition, stored, copyLife);
   }
 
   /**
@@ -131,30 +131,30 @@ export class LedgerEnds {
     const before = this.#known.get(partition);
     this.#known.delete(partition); // nothing is raised meanwhile
     await this.#raising;
-    const { epoch } = copyOf(partition);
+    const { life: copyLife } = copyOf(partition);
     const stored = await this.#read(partition);
     if (stored.damage !== undefined) throw stored.damage;
     const copied = this.#copied.get(partition);
-    if (copied?.revision === stored.revision && copied.epoch === epoch) throw copied.error;
+    if (copied?.revision === stored.revision && copied.copyLife === copyLife) throw copied.error;
     this.#copied.delete(partition);
     const life = stored.head?.life ?? 0;
     const kept = this.#kept.get(partition);
     const heads = [stored.head, kept?.life === life ? kept : undefined].filter((head) => head !== undefined);
-    const isSame = before?.revision === stored.revision && before.epoch === epoch;
+    const isSame = before?.revision === stored.revision && before.copyLife === copyLife;
     if (!isSame) await this.#reach(partition, kept === undefined ? (stored.head?.end ?? 0) : 0);
     const lost: EndHead[] = [];
     for (const head of isSame ? [] : heads) if (await this.#isLost(partition, head, stored.revision)) lost.push(head);
     const through = Math.max(-1, ...heads.map((head) => head.through));
     const end = Math.max(...lost.map((head) => head.end));
     const loss = lost.length === 0 ? undefined : { end, through: Math.max(through, index.through(partition)) };
-    return { stored, epoch, loss, through };
+    return { stored, copyLife, loss, through };
   }
 
   /**
    * The first marker was read back, and stated the loss, if there is one. Rejects with INDEX_RESTORING if another
    * worker has written the head meanwhile, and as etcd does; then the copy must be compared again.
    */
-  async settle(partition: number, { stored, epoch, loss }: ComparedEnd): Promise<void> {
+  async settle(partition: number, { stored, copyLife, loss }: ComparedEnd): Promise<void> {
     let now = stored;
     if (loss !== undefined) {
       const head = this.#headNow(partition, (stored.head?.life ?? 0) + 1);
@@ -165,9 +165,10 @@ export class LedgerEnds {
       this.#restored(partition);
       this.#options.events.lost(partition, loss);
     }
-    if (this.#options.copyOf(partition).epoch !== epoch) throw restoring(partition, 'its copy was in doubt meanwhile');
+    if (this.#options.copyOf(partition).life !== copyLife)
+      throw restoring(partition, 'its copy was in doubt meanwhile');
     this.#kept.delete(partition);
-    this.#known.set(partition, { head: now.head, revision: now.revision, epoch, sent: [] });
+    this.#known.set(partition, { head: now.head, revision: now.revision, copyLife, sent: [] });
   }
 
   /**
@@ -219,7 +220,7 @@ export class LedgerEnds {
 
   #changeOf(partition: number): EndChange | undefined {
     const known = this.#known.get(partition);
-    if (known === undefined || known.epoch !== this.#options.copyOf(partition).epoch) return undefined;
+    if (known === undefined || known.copyLife !== this.#options.copyOf(partition).life) return undefined;
     const head = this.#headNow(partition, known.head?.life ?? 0);
     if (head === undefined || head.end <= (known.head?.end ?? 0)) return undefined;
     return { partition, revision: known.revision, head };
@@ -255,13 +256,19 @@ export class LedgerEnds {
    * Whether the stored head is the known one, or one that this worker wrote without an answer; if not, it is unknown
    * from now on.
    */
-  #adopt(partition: number, { head, revision }: StoredEnd, epoch?: number): boolean {
+  #adopt(partition: number, { head, revision }: StoredEnd, copyLife?: number): boolean {
     const known = this.#known.get(partition);
     if (known === undefined) return false;
     const isSame = revision === known.revision;
     const isOwn = known.sent.some((sent) => head !== undefined && isSameHead(sent, head));
     if (!isSame && !isOwn) this.#known.delete(partition);
-    else this.#known.set(partition, { head, revision, epoch: epoch ?? known.epoch, sent: isSame ? known.sent : [] });
+    else
+      this.#known.set(partition, {
+        head,
+        revision,
+        copyLife: copyLife ?? known.copyLife,
+        sent: isSame ? known.sent : [],
+      });
     return isSame || isOwn;
   }
 
@@ -275,7 +282,7 @@ export class LedgerEnds {
   async #isLost(partition: number, head: EndHead, revision: bigint): Promise<boolean> {
     const { index, entries, copyOf } = this.#options;
     const copy = copyOf(partition);
-    const { epoch } = copy;
+    const { life: copyLife } = copy;
     entries.forget(partition);
     const verdict = await compareEnd(head, { partition, end: index.end(partition), entries }).catch(
       (error: unknown) => {
@@ -289,7 +296,7 @@ export class LedgerEnds {
     const { shift, offset } = verdict;
     const message = `ledger partition ${partition} has the entry of offset ${offset - shift} at offset ${offset}: something copied its entries to other offsets, where numbers of sequences don't count; nothing is decided in it until you run 'idalloc namespace adopt-cluster'`;
     const error = new IdallocError('LEDGER_COPIED', message);
-    this.#copied.set(partition, { revision, epoch, error });
+    this.#copied.set(partition, { revision, copyLife, error });
     throw error;
   }
 

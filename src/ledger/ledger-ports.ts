@@ -23,15 +23,15 @@ export interface Appended {
   readonly appendedAtMs: number;
 }
 
-/** An entry to append. */
+/** An entry to append, as bytes. */
 export interface NewEntry {
   readonly key: Buffer | null;
   readonly value: Buffer;
   readonly headers?: RecordHeaders;
 }
 
-/** An entry to append, and what its value says. */
-export interface DraftedEntry extends NewEntry {
+/** An entry to append, with what its value says. */
+export interface Draft extends NewEntry {
   readonly entry: LedgerEntry;
 }
 

@@ -7,15 +7,18 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';
 import type { EndHeads } from './end-heads.ts';
 import { type EndEvents, LedgerEnds } from './ends.ts';
-import type { Appended, DraftedEntry, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ledger-ports.ts';
+import type { Appended, Draft, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
 import { statedRecord } from './sequence-rule.ts';
 
-/** Entries to append, with the end and the epoch of the index when their keys were looked up. */
-export interface Appendable {
+/**
+ * The entries of one append. `end` and `life` are those of the copy when their keys were looked up: in a later life the
+ * look-up may not hold any more.
+ */
+export interface Drafts {
   readonly end: number;
-  readonly epoch: number;
-  readonly entries: readonly DraftedEntry[];
+  readonly life: number;
+  readonly entries: readonly Draft[];
 }
 
 /** What a ledger is built on. */
@@ -102,8 +105,8 @@ export class Ledger {
   stateReplay(partition: number, below: number): Promise<void> {
     return this.inTurn(partition, async () => {
       if (below <= this.#index.answeredBelow(partition)) return;
-      const draft = { end: this.#index.end(partition), epoch: this.epoch(partition), entries: [replayRecord(below)] };
-      await this.commit(partition, draft);
+      const drafts = { end: this.#index.end(partition), life: this.life(partition), entries: [replayRecord(below)] };
+      await this.commit(partition, drafts);
     });
   }
 
@@ -146,8 +149,8 @@ export class Ledger {
    * Rises whenever the copy of the partition is restored: what was looked up before may not hold for the log as it is
    * now.
    */
-  epoch(partition: number): number {
-    return this.#of(partition).epoch;
+  life(partition: number): number {
+    return this.#of(partition).life;
   }
 
   /**
@@ -172,22 +175,22 @@ export class Ledger {
    * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
    * was found wrong meanwhile (the entries are in the log).
    */
-  async commit(partition: number, draft: Appendable): Promise<Settled> {
+  async commit(partition: number, drafts: Drafts): Promise<Settled> {
     this.#requireTrusted(partition); // the copy may be in doubt since the look-up
-    this.#requireSameLog(partition, draft);
+    this.#requireSameLog(partition, drafts);
     const release = this.#of(partition).hold();
     try {
-      return await this.#timeStep('settle', () => this.#settle(partition, draft, release));
+      return await this.#timeStep('settle', () => this.#settle(partition, drafts, release));
     } finally {
       release();
     }
   }
 
-  async #settle(partition: number, draft: Appendable, release: () => void): Promise<Settled> {
-    const appended = await this.#append(partition, draft, release);
+  async #settle(partition: number, drafts: Drafts, release: () => void): Promise<Settled> {
+    const appended = await this.#append(partition, drafts, release);
     const { baseOffset, appendedAtMs } = appended;
-    if (baseOffset < draft.end) {
-      const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
+    if (baseOffset < drafts.end) {
+      const cause = `an append went to offset ${baseOffset}, below ${drafts.end} that was read before`;
       this.#of(partition).invalidate(cause);
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
@@ -196,9 +199,9 @@ export class Ledger {
       await this.#of(partition).reached(baseOffset);
     }
     this.#requireTrusted(partition); // the copy may have been invalidated during the append
-    this.#requireSameLog(partition, draft);
+    this.#requireSameLog(partition, drafts);
     const end = this.#index.end(partition); // the reader may have applied some of the entries already
-    const unread = draft.entries
+    const unread = drafts.entries
       .map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }))
       .filter(({ offset }) => offset >= end);
     const firsts = new Set<number>();
@@ -215,7 +218,7 @@ export class Ledger {
    */
   async #writeMarker(partition: number): Promise<void> {
     this.#markerDue.add(partition);
-    const epoch = this.epoch(partition);
+    const life = this.life(partition);
     const compared = await this.ends.compare(partition);
     // Read first: a request that another worker decides during the broker call must not look like a recreated topic.
     const known = Math.max(this.#index.through(partition), compared.through);
@@ -229,7 +232,7 @@ export class Ledger {
     const marker = { kind: 'marker', end: lostEnd ?? end, through } as const;
     const statements = this.#statementsDue(partition, { end, through }, end + 1);
     const entries = [{ key: null, value: encodeLedgerEntry(marker), entry: marker }, ...statements];
-    const { baseOffset } = await this.commit(partition, { end, epoch, entries });
+    const { baseOffset } = await this.commit(partition, { end, life, entries });
     // If the log has lost its tail and is as long again, the marker has a later leader epoch: reading it starts a
     // comparison.
     await this.#of(partition).readBack(baseOffset + entries.length);
@@ -243,9 +246,9 @@ export class Ledger {
   }
 
   /** Statements of what was stated long ago and has no gap, to be appended from the offset `at` on. */
-  #statementsDue(partition: number, view: { end: number; through: number }, at: number): DraftedEntry[] {
+  #statementsDue(partition: number, view: { end: number; through: number }, at: number): Draft[] {
     const dueMs = this.#now() - this.#restateAfterMs;
-    const drafts: DraftedEntry[] = [];
+    const drafts: Draft[] = [];
     for (const [name, row] of this.#index.sequences(partition)) {
       if (drafts.length === MAX_STATEMENTS) break;
       const known = statedOf(row);
@@ -268,15 +271,15 @@ export class Ledger {
   }
 
   /** A copy that was restored since the look-up may hold a decision that the look-up did not find. */
-  #requireSameLog(partition: number, { epoch }: Appendable): void {
-    if (epoch === this.epoch(partition)) return;
+  #requireSameLog(partition: number, { life }: Drafts): void {
+    if (life === this.life(partition)) return;
     const message = `ledger partition ${partition} was restored since the requests were looked up: they are looked up again`;
     throw new IdallocError('INDEX_RESTORING', message);
   }
 
-  async #append(partition: number, draft: Appendable, release: () => void): Promise<Appended> {
+  async #append(partition: number, drafts: Drafts, release: () => void): Promise<Appended> {
     try {
-      return await this.#timeStep('append', () => this.#log.append(partition, draft.entries));
+      return await this.#timeStep('append', () => this.#log.append(partition, drafts.entries));
     } catch (error) {
       release();
       await this.#catchUpAfter(partition, error);

@@ -47,7 +47,7 @@ export class LedgerPartition {
   readonly #options: LedgerPartitionOptions;
   #mode: 'absent' | 'kept' | 'lost' | 'stopped' = 'absent';
   /** Rises when reading starts anew, and with a wipe or drop: what was fetched or looked up before may not hold now. */
-  #epoch = 0;
+  #life = 0;
   readonly #position = new ReadPosition();
   /** The start of the log when reading began. */
   #low = 0;
@@ -69,8 +69,8 @@ export class LedgerPartition {
     this.#options = options;
   }
 
-  get epoch(): number {
-    return this.#epoch;
+  get life(): number {
+    return this.#life;
   }
 
   /** Why the copy can't be queried now; undefined when it can. */
@@ -149,7 +149,7 @@ export class LedgerPartition {
   /** The index is about to drop its copy. Waiting callers are rejected. */
   drop(): void {
     this.#mode = 'absent';
-    this.#epoch += 1;
+    this.#life += 1;
     this.#target = Number.POSITIVE_INFINITY;
     this.#position.forget();
     this.#stopped = undefined;
@@ -168,7 +168,7 @@ export class LedgerPartition {
     if (loss !== undefined && this.#end > 0) this.invalidate(loss);
     if (loss !== undefined || this.#mode === 'lost') {
       index.wipe(this.partition, low);
-      this.#epoch += 1;
+      this.#life += 1;
       this.#mode = 'kept';
       this.#position.forget();
     }
@@ -225,7 +225,7 @@ export class LedgerPartition {
   doubt(): boolean {
     if (this.#mode !== 'kept') return false;
     this.#position.doubt();
-    this.#epoch += 1;
+    this.#life += 1;
     return true;
   }
 
@@ -270,7 +270,7 @@ export class LedgerPartition {
     this.#mode = 'lost';
     this.#stopped = undefined;
     this.#target = Number.POSITIVE_INFINITY;
-    this.#epoch += 1;
+    this.#life += 1;
     this.#fail(error);
     this.#options.onChange(this.partition);
     this.#options.onRestart(this.partition, cause);

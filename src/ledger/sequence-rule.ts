@@ -13,7 +13,7 @@ import {
 } from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange } from './heads.ts';
-import type { DraftedEntry } from './ledger-ports.ts';
+import type { Draft } from './ledger-ports.ts';
 
 /**
  * "The swap decides, the log shows": what comes next for the sequences of a ledger partition, by a copy of the log and
@@ -328,7 +328,7 @@ type Placed = Pick<LedgerStatement, 'end' | 'through' | 'at'>;
  * all that the head had decided before (`decided`) is hidden by one that comes late to a log which has lost it; but
  * nothing comes before a creation.
  */
-export function pendingRecord(pending: Pending, placed: Placed, decided: Pick<Head, 'through'>): DraftedEntry {
+export function pendingRecord(pending: Pending, placed: Placed, decided: Pick<Head, 'through'>): Draft {
   if (pending.kind === 'numbers') {
     const entry = { ...pending.entry, ...placed };
     return { key: pending.key, value: encodeLedgerEntry(entry), entry };
@@ -346,7 +346,7 @@ export function statedRecord(
   { kind, sequence, next, definition }: Extract<SequenceDue, { readonly kind: 'loss' | 'again' }>,
   first: number | undefined,
   placed: Placed,
-): DraftedEntry {
+): Draft {
   return statementRecord(sequence, { ...placed, ...definition, next, first, isLoss: kind === 'loss' });
 }
 
@@ -358,13 +358,13 @@ export function lossRecords(
   losses: readonly Extract<SequenceDue, { readonly kind: 'loss' }>[],
   next: (sequence: string) => number | undefined,
   { end, through }: Pick<Placed, 'end' | 'through'>,
-): readonly DraftedEntry[] {
+): readonly Draft[] {
   return losses.slice(0, MAX_STATEMENTS).map((loss, i) => {
     return statedRecord(loss, next(loss.sequence), { end, through, at: end + i });
   });
 }
 
-function statementRecord(sequence: string, said: Omit<LedgerStatement, 'kind'>): DraftedEntry {
+function statementRecord(sequence: string, said: Omit<LedgerStatement, 'kind'>): Draft {
   const entry: LedgerStatement = { kind: 'statement', ...said };
   const headers = statementHeaders(entry);
   return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers, entry };

@@ -1,7 +1,7 @@
 import { isCopy, needsRenewal } from './age.ts';
 import { charged, wouldRefuse } from './charges.ts';
 import type { Decision } from './decision.ts';
-import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
+import { type DecidingDraft, type DraftDeps, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import { type Accepted, hasTwins } from './intake.ts';
 import { type RulingDeps, refusedUnknown, route, settled } from './rulings.ts';
 
@@ -55,12 +55,12 @@ async function decideDue(
 ): Promise<void> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
   const answeredBelow = deps.index.answeredBelow(partition);
-  const epoch = deps.ledger.epoch(partition);
+  const life = deps.ledger.life(partition);
   const accepteds = due.map(({ accepted }) => accepted);
   const known = await deps.ledger.decided(partition, accepteds);
   const drafted = hasTwins(accepteds) ? new Map<string, Undecided>() : undefined;
   const drafts: Undecided[] = [];
-  const renewals = new Map<string, EntryDraft>();
+  const renewals = new Map<string, DecidingDraft>();
   for (const { at, accepted } of due) {
     const { name } = accepted;
     const decided = known.get(name);
@@ -82,7 +82,7 @@ async function decideDue(
     drafted?.set(name, draft);
     drafts.push(draft);
   }
-  await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
+  await write(deps, partition, { view, life }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ first }) => first === undefined);
   const winners = await deps.ledger.decided(
     partition,

@@ -29,7 +29,7 @@ export interface View {
 /** What a look-up was based on. */
 export interface LookUp {
   readonly view: View;
-  readonly epoch: number;
+  readonly life: number;
 }
 
 /** A request that gets IDs. */
@@ -43,8 +43,8 @@ export interface Undecided {
   first: Decided | undefined;
 }
 
-/** An entry to append. */
-export interface EntryDraft {
+/** An entry to append that decides a request. */
+export interface DecidingDraft {
   readonly key: Buffer;
   readonly value: Buffer;
   readonly entry: DecidingEntry;
@@ -57,24 +57,24 @@ export interface EntryDraft {
 export async function write(
   deps: DraftDeps,
   partition: number,
-  { view, epoch }: LookUp,
+  { view, life }: LookUp,
   drafts: readonly Undecided[],
-  renewals: readonly EntryDraft[],
+  renewals: readonly DecidingDraft[],
   prepared: Prepared | undefined,
 ): Promise<void> {
   if (drafts.length + renewals.length === 0) return;
   const allocations = await allocate(deps, drafts, prepared);
-  const entries = drafts.map((draft, i): EntryDraft => {
+  const entries = drafts.map((draft, i): DecidingDraft => {
     const entry = batchEntry(deps, draft, allocations[i] as Allocation, view);
     return { key: draft.accepted.key, value: encodeLedgerEntry(entry), entry };
   });
   const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
     'append',
     () => drafts.map(({ accepted }) => accepted.record),
-    () => deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] }),
+    () => deps.ledger.commit(partition, { end: view.end, life, entries: [...entries, ...renewals] }),
   );
   drafts.forEach((draft, i) => {
-    const { entry } = entries[i] as EntryDraft;
+    const { entry } = entries[i] as DecidingDraft;
     const offset = baseOffset + i;
     draft.offset = offset;
     if (firsts.has(offset)) draft.first = firstDecided(entry, { offset, appendedAtMs });
@@ -90,7 +90,7 @@ export function firstDecided(
 }
 
 /** The same decision again, for a later request. It has no effect while an earlier entry exists. */
-export function renewalOf({ key, record }: Accepted, decided: Decided, view: View): EntryDraft {
+export function renewalOf({ key, record }: Accepted, decided: Decided, view: View): DecidingDraft {
   const again = { requestOffset: record.offset, ...view };
   const entry: DecidingEntry =
     decided.entry.kind === 'numbers' ? { ...decided.entry, ...again, at: RENEWAL } : { ...decided.entry, ...again };

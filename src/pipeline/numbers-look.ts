@@ -4,7 +4,7 @@ import type { ErrorCode } from '../errors.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { DraftedEntry } from '../ledger/ledger-ports.ts';
+import type { Draft } from '../ledger/ledger-ports.ts';
 import {
   dueNow,
   fenceOf,
@@ -14,7 +14,7 @@ import {
   statedRecord,
 } from '../ledger/sequence-rule.ts';
 import { needsRenewal } from './age.ts';
-import { type EntryDraft, firstDecided, type LookUp, renewalOf } from './drafts.ts';
+import { type DecidingDraft, firstDecided, type LookUp, renewalOf } from './drafts.ts';
 import { type DraftedNumbers, draftNumbers } from './numbers-draft.ts';
 import type { NumbersPart } from './numbers-part.ts';
 import { type RulingDeps, settled } from './rulings.ts';
@@ -31,7 +31,7 @@ export interface LookDeps extends RulingDeps {
 export interface Known {
   readonly head: Head;
   /** The life of the copy in which it was read: later ones may show another log. */
-  readonly epoch: number;
+  readonly life: number;
   /** This worker swapped it in: what it swapped before, without an answer, can't take effect any more. */
   readonly isOwn: boolean;
   /** The pending numbers that the copy was seen to show: their first number, by the names of their keys. */
@@ -76,7 +76,7 @@ export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | un
     await deps.ledger.catchUp(partition);
     part.hasCaughtUp();
   }
-  const known = head?.epoch === deps.ledger.epoch(partition) ? head : undefined;
+  const known = head?.life === deps.ledger.life(partition) ? head : undefined;
   const seen = await see(deps, part, known);
   if (await takeKnown(deps, part, seen)) return part.isDecided ? DECIDED : APPENDED;
   if (part.isDecided) return DECIDED;
@@ -108,7 +108,7 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
   const rows = new Map([...names].map((name) => [name, index.sequence(partition, name)]));
   const horizon = index.horizon(partition) ?? -1;
   const view = { end: index.end(partition), through: index.through(partition) };
-  const epoch = ledger.epoch(partition);
+  const life = ledger.life(partition);
   const unseen = pending.filter((one) => one.kind === 'numbers' && known?.shown.has(nameOf(one.key)) !== true);
   const keys = (unseen as PendingNumbers[]).map(({ key }) => ({ key, name: nameOf(key) }));
   const found = await ledger.decided(partition, [...part.due.map(({ accepted }) => accepted), ...keys]);
@@ -116,12 +116,12 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
     const decided = found.get(name);
     if (typeof decided === 'object' && decided.entry.kind === 'numbers') known?.shown.set(name, decided.entry.first);
   }
-  return { rows, horizon, view, epoch, found };
+  return { rows, horizon, view, life, found };
 }
 
 /** Decides the requests whose keys are known, and renews decisions that prove old; returns whether there were such. */
-async function takeKnown(deps: LookDeps, part: NumbersPart, { view, epoch, found }: Seen): Promise<boolean> {
-  const renewals = new Map<string, EntryDraft>();
+async function takeKnown(deps: LookDeps, part: NumbersPart, { view, life, found }: Seen): Promise<boolean> {
+  const renewals = new Map<string, DecidingDraft>();
   for (const request of part.due) {
     const { accepted } = request;
     const decided = found.get(accepted.name);
@@ -130,7 +130,7 @@ async function takeKnown(deps: LookDeps, part: NumbersPart, { view, epoch, found
     part.decide(request, settled(deps, part.partition, accepted, decided));
   }
   if (renewals.size === 0) return false;
-  await deps.ledger.commit(part.partition, { end: view.end, epoch, entries: [...renewals.values()] });
+  await deps.ledger.commit(part.partition, { end: view.end, life, entries: [...renewals.values()] });
   return true;
 }
 
@@ -191,12 +191,12 @@ async function append(
   due: DueEntries,
 ): Promise<Looked> {
   const { partition } = part;
-  const { view, epoch } = seen;
+  const { view, life } = seen;
   const entries = entriesFor(known, seen, due);
   const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
     'append',
     () => part.records(),
-    () => deps.ledger.commit(partition, { end: view.end, epoch, entries }),
+    () => deps.ledger.commit(partition, { end: view.end, life, entries }),
   );
   // If another writer's entries came between, none of these counts.
   if (baseOffset !== view.end) return OVERTAKEN;
@@ -223,7 +223,7 @@ async function append(
   return part.isDecided ? DECIDED : APPENDED;
 }
 
-function entriesFor({ head }: Known, { view, rows }: Seen, due: DueEntries): readonly DraftedEntry[] {
+function entriesFor({ head }: Known, { view, rows }: Seen, due: DueEntries): readonly Draft[] {
   if (due.kind === 'pending')
     return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }, head));
   return [statedRecord(due, rows.get(due.sequence)?.known.next, { ...view, at: view.end })];

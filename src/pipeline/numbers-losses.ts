@@ -55,11 +55,11 @@ export class PartitionLosses {
     const restores = ledger.ends.restores(partition);
     if (restores !== this.#restores) this.#through = undefined;
     this.#restores = restores;
-    const [end, epoch] = [index.end(partition), ledger.epoch(partition)];
+    const [end, life] = [index.end(partition), ledger.life(partition)];
     const row = (name: string) => index.sequence(partition, name);
     const firstOf = await this.#firstsOf(row);
     // The losses are those of one moment.
-    if (index.end(partition) !== end || ledger.epoch(partition) !== epoch) return 'overtaken';
+    if (index.end(partition) !== end || ledger.life(partition) !== life) return 'overtaken';
     const names = new Set([...head.names, ...[...index.sequences(partition)].map(([name]) => name)]);
     const due = lossesNow({ row, head, firstOf }, names);
     if (due.length === 0) return 'done';
@@ -69,7 +69,7 @@ export class PartitionLosses {
     this.#through ??= Math.max(known, (await ledger.requestEnd(partition, known)) - 1);
     const through = this.#through;
     const entries = lossRecords(due, (sequence) => next.get(sequence), { end, through });
-    const { baseOffset } = await ledger.commit(partition, { end, epoch, entries });
+    const { baseOffset } = await ledger.commit(partition, { end, life, entries });
     if (baseOffset !== end) return 'overtaken';
     for (const { sequence, next: to } of due.slice(0, entries.length)) {
       observe.lost({ partition, sequence, from: next.get(sequence) ?? 0, to, through });

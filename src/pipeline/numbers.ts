@@ -199,14 +199,14 @@ export class NumberDecisions {
     part.hasReadHead();
     if (place.term !== term) return; // another worker may have swapped since
     const before = place.known;
-    const epoch = deps.ledger.epoch(partition);
+    const life = deps.ledger.life(partition);
     const isSame = before?.head.revision === read.revision;
     place.known = {
       head: isSame && before.head.names.size < MAX_NAMES ? joined(before.head, read) : read,
-      epoch,
+      life,
       isOwn: read.revision === place.ownRevision,
       // A copy that was restored since may show less: the ledger may have lost what it showed before.
-      shown: isSame && before.epoch === epoch ? before.shown : new Map(),
+      shown: isSame && before.life === life ? before.shown : new Map(),
     };
   }
 
@@ -234,7 +234,7 @@ export class NumberDecisions {
     }
     place.known = undefined;
     if (head === undefined || place.term !== term) return head !== undefined;
-    place.known = { head, epoch: known.epoch, isOwn: true, shown: new Map() };
+    place.known = { head, life: known.life, isOwn: true, shown: new Map() };
     place.ownRevision = head.revision;
     return true;
   }

@@ -53,7 +53,7 @@ describe('an own entry that was settled before it was read', () => {
       partitions: copies,
     });
     const drafted = { ...mine, entry: decodeLedgerEntry(mine.value) };
-    expect((await ledger.commit(0, { end: 0, epoch: ledger.epoch(0), entries: [drafted] })).firsts).toEqual(new Set());
+    expect((await ledger.commit(0, { end: 0, life: ledger.life(0), entries: [drafted] })).firsts).toEqual(new Set());
   });
 });
 
@@ -67,9 +67,9 @@ describe('a copy whose reading was interrupted', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
     const changes = world.changes();
-    const { epoch } = world.copy;
+    const { life } = world.copy;
     expect(world.copy.doubt()).toBe(true);
-    expect(world.copy.epoch, 'what was looked up before is looked up again').toBeGreaterThan(epoch);
+    expect(world.copy.life, 'what was looked up before is looked up again').toBeGreaterThan(life);
     expect(world.copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(world.copy.progress).toMatchObject({ isRecognised: false });
     expect(world.changes(), 'nobody has to act on it').toBe(changes);
@@ -80,13 +80,13 @@ describe('a copy whose reading was interrupted', () => {
   it('is restored if the log has lost its tail meanwhile and is as long again, though nothing was out of range', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
-    const epoch = world.copy.epoch;
+    const life = world.copy.life;
     world.topic.truncate(0, 1);
     world.topic.land(0, [entry('x', { end: 1 }), entry('y', { end: 2 })]);
     world.copy.doubt();
     ended(world);
     expect(world.causes).toEqual([expect.stringContaining('offset 2 differs')]);
-    expect(world.copy.epoch).toBeGreaterThan(epoch);
+    expect(world.copy.life).toBeGreaterThan(life);
     expect(['a', 'b', 'c', 'x', 'y'].map((key) => heldAt(world.index, key))).toEqual([0, undefined, undefined, 1, 2]);
   });
 

@@ -88,10 +88,10 @@ describe('an existing index', () => {
     const index = indexOf(topic);
     topic.truncate(0, 1);
     const { copy, reader, causes } = follow(topic, index);
-    const epoch = copy.epoch;
+    const life = copy.life;
     reader.catchUp(0);
     expect(causes).toEqual(['the log spans 0 to 1 now, but was read up to 3']);
-    expect(copy.epoch).toBeGreaterThan(epoch);
+    expect(copy.life).toBeGreaterThan(life);
     expect([copy.refusal, index.end(0)]).toEqual([undefined, 1]);
   });
 

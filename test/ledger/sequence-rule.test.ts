@@ -4,7 +4,7 @@ import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import type { Definition, SequenceRow, Statement } from '../../src/core/sequence.ts';
 import type { Head, HeadChange } from '../../src/ledger/heads.ts';
-import type { DraftedEntry } from '../../src/ledger/ledger-ports.ts';
+import type { Draft } from '../../src/ledger/ledger-ports.ts';
 import {
   definitionNow,
   draftChange,
@@ -355,7 +355,7 @@ const RECORDED = { step: 1, max: 100, format: '', closed: false, edition: 3 };
 const HEAD_THROUGH = 95;
 
 /** What readers find in a record. */
-function read({ key, value, headers }: DraftedEntry): unknown {
+function read({ key, value, headers }: Draft): unknown {
   return [readLedgerKey(key as Buffer), decodeLedgerEntry(value, headers)];
 }
 

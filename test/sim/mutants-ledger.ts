@@ -88,10 +88,10 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/ledger/ledger.ts',
-        'const appended = await this.#append(partition, draft, release);',
+        'const appended = await this.#append(partition, drafts, release);',
         `const guess = this.#index.end(partition);
-    this.#index.apply(partition, draft.entries.map((drafted, i) => ({ ...drafted, offset: guess + i, appendedAtMs: 0 })));
-    const appended = await this.#append(partition, draft, release);`,
+    this.#index.apply(partition, drafts.entries.map((drafted, i) => ({ ...drafted, offset: guess + i, appendedAtMs: 0 })));
+    const appended = await this.#append(partition, drafts, release);`,
       ),
     ],
   },

@@ -86,7 +86,7 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/numbers.ts',
-        'shown: isSame && before.epoch === epoch ? before.shown : new Map(),',
+        'shown: isSame && before.life === life ? before.shown : new Map(),',
         'shown: isSame ? before.shown : new Map(),',
       ),
     ],

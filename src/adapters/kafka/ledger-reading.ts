@@ -37,7 +37,7 @@ const RESTART_INTERVAL_MS = 500;
  *   following -> starting    a restart: what was fetched is dropped
  *   any       -> stopped     final; the copy is not called any more
  *
- * Bounds and chunks are outdated when the epoch of the copy has risen since.
+ * Bounds and chunks are outdated when the life of the copy has risen since.
  */
 export class LedgerReading {
   readonly #options: LedgerReadingOptions;
@@ -60,7 +60,7 @@ export class LedgerReading {
     this.#followed?.stop();
   }
 
-  /** Stops reading, requests the bounds from the leader and reads from where the copy needs it. The epoch has risen. */
+  /** Stops reading, requests the bounds from the leader and reads from where the copy needs it. The life has risen. */
   restart(): void {
     this.#followed?.pause();
     void this.#start();
@@ -89,7 +89,7 @@ export class LedgerReading {
   }
 
   async #start(): Promise<void> {
-    if (this.#isStarting) return; // the start in progress checks the epoch
+    if (this.#isStarting) return; // the start in progress checks the life
     this.#isStarting = true;
     const { runtime, log } = this.#options;
     await runtime.sleep(this.#startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
@@ -109,9 +109,9 @@ export class LedgerReading {
   /** Does nothing if the partition was restarted meanwhile. */
   async #tryToStart(): Promise<void> {
     const { runtime, log } = this.#options;
-    const { epoch, partition } = this.#copy;
+    const { life, partition } = this.#copy;
     const { logStart, end } = await this.#bounds();
-    if (this.#isOver || this.#copy.epoch !== epoch) return;
+    if (this.#isOver || this.#copy.life !== life) return;
     this.#requireLength(end);
     this.#startedMs = runtime.monotonicMs();
     const offset = this.#copy.begin({ low: logStart, high: end });
@@ -156,22 +156,22 @@ export class LedgerReading {
   }
 
   async #deliver({ records, from }: TailChunk): Promise<void> {
-    const { epoch } = this.#copy;
+    const { life } = this.#copy;
     for (let at = 0; at < records.length; at += APPLY_MAX_ENTRIES) {
       if (at > 0) await this.#options.runtime.nextTurn();
-      if (this.#isOver || this.#copy.epoch !== epoch) return;
+      if (this.#isOver || this.#copy.life !== life) return;
       this.#apply(records.slice(at, at + APPLY_MAX_ENTRIES), from);
     }
   }
 
   #apply(records: readonly FetchedRecord[], from: number): void {
     const copy = this.#copy;
-    const { epoch } = copy;
+    const { life } = copy;
     const unreadable = records.findIndex(({ headers }) => headers[UNREADABLE] !== undefined);
     const readable = unreadable === -1 ? records : records.slice(0, unreadable);
     if (readable.length > 0) copy.deliver(readable.map(toLedgerRecord), from);
     const first = records[unreadable];
-    if (first === undefined || copy.epoch !== epoch) return;
+    if (first === undefined || copy.life !== life) return;
     this.#followed?.pause();
     const until = 'requests of this partition are rejected until retention or kafka-delete-records has removed them';
     const why = `topic '${this.#options.topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`;

@@ -192,7 +192,7 @@ describe('an index on disk', () => {
     const invalidated: string[] = [];
     const copy = {
       partition: 0,
-      epoch: 0,
+      life: 0,
       refusal: undefined,
       invalidate: (cause: string) => void invalidated.push(cause),
     };

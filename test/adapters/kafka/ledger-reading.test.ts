@@ -15,8 +15,8 @@ const LEDGER = 'id.ledger';
 let stage: LoopStage;
 let tail: Tail;
 let readings: LedgerReading[];
-/** The epochs of the copies. */
-let epochs: number[];
+/** The lives of the copies. */
+let lives: number[];
 let start: () => void;
 let lines: string[];
 
@@ -56,7 +56,7 @@ function open(nodes = 1, partitions = 3, replicas = 1): void {
     expiring: new Mutex(),
   };
   readings = [];
-  epochs = range(0, partitions).map(() => 0);
+  lives = range(0, partitions).map(() => 0);
   start = () => {
     readings = range(0, partitions).map((partition) => new LedgerReading(options, copyOf(partition)));
   };
@@ -65,8 +65,8 @@ function open(nodes = 1, partitions = 3, replicas = 1): void {
 function copyOf(partition: number): LedgerPartition {
   const copy = {
     partition,
-    get epoch() {
-      return epochs[partition];
+    get life() {
+      return lives[partition];
     },
     get knownEnd() {
       return sink.knownEnd(partition);
@@ -84,7 +84,7 @@ function copyOf(partition: number): LedgerPartition {
 
 /** As a copy that was found wrong. */
 function restart(partition: number): void {
-  epochs[partition] = (epochs[partition] ?? 0) + 1;
+  lives[partition] = (lives[partition] ?? 0) + 1;
   readings[partition]?.restart();
 }
 

@@ -67,7 +67,7 @@ async function decisions(index: MemoryIndex, records: readonly LedgerRecord[]): 
     return { key, name: nameOf(key) };
   });
   const held = new Map(records.map((record) => [record.offset, record]));
-  const copy = { partition: 0, epoch: 0, refusal: undefined, invalidate() {} };
+  const copy = { partition: 0, life: 0, refusal: undefined, invalidate() {} };
   const read = async () => held;
   const found = await readDecided({ index, copy, entries: { read } }, keys);
   return keys.map(({ name }) => {
