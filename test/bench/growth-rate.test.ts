@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { growthOf } from './growth-rate.ts';
+import { fittedExponent, growthOf } from './growth-rate.ts';
 
 test.each([
   ['constant', [5, 5, 5], 0, false],
@@ -29,4 +29,13 @@ test('sizes that are close to each other show no growth, nor does one alone', ()
     ),
   ).toEqual({ exponent: 0, isTooSteep: false });
   expect(growthOf([[1, 5]], 0)).toEqual({ exponent: 0, isTooSteep: false });
+});
+
+test.each([
+  ['constant', [5, 5, 5, 5], 0],
+  ['linear', [1, 10, 100, 1_000], 1],
+  ['a square root', [1, 10 ** 0.5, 10, 10 ** 1.5], 0.5],
+  ['constant but for chance', [5, 6, 5, 6], 0.016],
+] as const)('the exponent that fits a cost that is %s is told', (_, costs, exponent) => {
+  expect(fittedExponent(costs.map((cost, i) => [10 ** i, cost] as const))).toBeCloseTo(exponent, 3);
 });

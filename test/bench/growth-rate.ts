@@ -25,3 +25,15 @@ export function growthOf(points: readonly (readonly [size: number, cost: number]
   const exponent = steps.length === 0 ? 0 : Math.max(...steps);
   return { exponent, isTooSteep: exponent > most + TOLERANCE };
 }
+
+/**
+ * The exponent that fits all points best, from two points on. Where single points differ by chance, it says more than
+ * the steepest step.
+ */
+export function fittedExponent(points: readonly (readonly [size: number, cost: number])[]): number {
+  const logs = points.map(([size, cost]) => [Math.log(size), Math.log(cost)] as const);
+  const mean = (at: 0 | 1) => logs.reduce((sum, point) => sum + point[at], 0) / logs.length;
+  const [meanSize, meanCost] = [mean(0), mean(1)];
+  const spread = logs.reduce((sum, [size]) => sum + (size - meanSize) ** 2, 0);
+  return logs.reduce((sum, [size, cost]) => sum + (size - meanSize) * (cost - meanCost), 0) / spread;
+}

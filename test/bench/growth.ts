@@ -6,19 +6,22 @@ import type { Served } from '../../ops/capacity/data.ts';
 import { table } from '../../src/cli/output.ts';
 import { fillLedger } from '../support/filled-ledger.ts';
 import { Realm } from '../support/realm.ts';
-import { type Growth, growthOf } from './growth-rate.ts';
+import { fittedExponent, type Growth, growthOf } from './growth-rate.ts';
+import { indexGrowth } from './index-growth.ts';
 import { ReportServers } from './report/servers.ts';
 import { type Case, type Effort, serve } from './report/serving.ts';
 
 /**
  * What more partitions, workers, reply topics and entries cost: the processor time of a request, memory, and the time
- * to start. Nothing may grow faster than what it grows with, and a request's time hardly at all.
+ * to start. Nothing may grow faster than what it grows with, and a request's time hardly at all. What one request costs
+ * the index is also measured alone, up to far more entries.
  */
 const { values } = parseArgs({
   options: {
     scale: { type: 'string', default: '1' },
     rounds: { type: 'string', default: '3' },
     entries: { type: 'string', default: '100000,1000000,10000000' },
+    index: { type: 'string', default: '3,9.5,34.5' },
     only: { type: 'string' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -28,9 +31,11 @@ if (values.help) {
   process.stdout.write(
     [
       'Measures what more partitions, workers, reply topics and entries cost, and says what grows faster than they do.',
-      'npm run bench:growth -- [--scale 1] [--rounds 3] [--entries 100000,1000000,10000000] [--only NAME] [--json]',
+      'npm run bench:growth -- [--scale 1] [--rounds 3] [--entries 100000,1000000,10000000]',
+      '  [--index 3,9.5,34.5] [--only NAME] [--json]',
       '  --scale    how many requests are served; 0.05 tries the program',
       '  --entries  of the ledger and of the index on disk, at a start; 10,000,000 take some 5 GB below the temporary directory',
+      '  --index    of one partition, in millions, for the costs of its index alone; 135.3 take some minutes, and 2 GB there',
       "  --only     the tables whose name contains this, such as 'reply'",
       '',
     ].join('\n'),
@@ -115,9 +120,40 @@ async function starts(report: ReportServers): Promise<readonly Row[]> {
   }
   return rows;
 }
+const OF_SERVERS = 'entries, at a start';
+const OF_INDEX = 'entries of a partition, its index alone';
+/** The exponent that the costs of one request may have: none but for chance. */
+const FLAT = 0.1;
+
+/** Each last size of the runs that are merged has the half of its entries here, so that only their number differs. */
+function indexTable(): Table {
+  const rows = indexGrowth(
+    values.index.split(',').map((millions) => Math.round(Number(millions) * 1e6)),
+    say,
+  ).map(({ entries, lookUpUs, requestUs, diskBytesEach, memoryBytesEach, loadMs, longestStepMs }) => {
+    const shown = (figure: number) => Number(figure.toPrecision(3));
+    const figures = {
+      'look-up us': shown(lookUpUs),
+      'look-up and apply us': shown(requestUs),
+      'bytes on disk each': shown(diskBytesEach),
+      'bytes of memory each': shown(memoryBytesEach),
+      'load ms': shown(loadMs),
+      'its longest step ms': shown(longestStepMs),
+    };
+    return { size: entries, figures };
+  });
+  const fitted = (cost: 'look-up us' | 'look-up and apply us'): Growth => {
+    const exponent = rows.length === 1 ? 0 : fittedExponent(rows.map(({ size, figures }) => [size, figures[cost]]));
+    return { exponent, isTooSteep: exponent > FLAT };
+  };
+  const growth = { 'look-up us': fitted('look-up us'), 'look-up and apply us': fitted('look-up and apply us') };
+  return { name: OF_INDEX, rows, growth };
+}
+
 async function measured(): Promise<readonly Table[]> {
+  const tables: Table[] = isWanted(OF_INDEX) ? [indexTable()] : [];
+  if (![...SERVING.map(([name]) => name), OF_SERVERS].some(isWanted)) return tables;
   await using report = await ReportServers.start(say);
-  const tables: Table[] = [];
   for (const [name, grows, fixed, sizes] of SERVING.filter(([name]) => isWanted(name))) {
     const cases = sizes.map((size) => ({ ...fixed, [grows]: size }));
     const served = await serve(report, effort, cases);
@@ -128,8 +164,7 @@ async function measured(): Promise<readonly Table[]> {
       ),
     );
   }
-  const name = 'entries, at a start';
-  if (isWanted(name)) tables.push(tableOf(name, await starts(report)));
+  if (isWanted(OF_SERVERS)) tables.push(tableOf(OF_SERVERS, await starts(report)));
   return tables;
 }
 

@@ -203,6 +203,10 @@ function transposed(sources: readonly Uint32Array[]): Page {
   const width = sources.length;
   const length = (sources[0] as Uint32Array).length;
   const words = new Int32Array(length * width + 1);
+  if (width === 1) {
+    words.set(sources[0] as Uint32Array);
+    return words;
+  }
   const square = new Int32Array(32);
   for (let at = 0; at < length; at += 1) {
     square.fill(0);

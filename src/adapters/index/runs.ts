@@ -8,17 +8,17 @@ import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type Tabl
 /** How many runs of a level are merged into one of the next. */
 export const FAN_IN = 8;
 export const LEVELS = 4;
-/** Its runs are not merged. */
+/** The runs of this level are not merged. */
 export const LAST_LEVEL = LEVELS - 1;
-/** In production: the last level is as large as the place in an item allows. */
+/** The entries of a run of the first level. With it the last level's runs are as large as the place in an item allows. */
 export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** LAST_LEVEL;
-/** The average number of items in a row of a run, 1 KiB. */
+/** The average number of items in a row of a run. They take 1 KiB. */
 const ROW_PLACES = 128;
 
 /**
- * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 14 one in
- * six hundred, with 16 one in a thousand. Small runs get more: they are many of the runs to check, and hold few of the
- * entries. So does the last level, since nothing bounds the number of its runs.
+ * Bits of a run's filter for each of its places, by level. With 10 bits one look-up in 95 reads a run in vain, with 14
+ * one in 530, with 16 one in 1,100. The small runs of the first levels get more, since they are most of the runs to
+ * check and hold few of the entries. So does the last level, since nothing bounds the number of its runs.
  */
 const FILTER_BITS = [16, 14, 10, 14] as const;
 
@@ -62,9 +62,9 @@ export interface RunFacts {
 
 /** A table of one partition. */
 export interface TableFacts extends TableShape {
-  /** How many rows can be deleted in a millisecond or two. */
+  /** How many rows are deleted in one step, which takes a millisecond or two. */
   readonly rowsAStep: number;
-  /** Created with its first row: an empty table takes a page. */
+  /** The table is created with its first row, since an empty table takes a page. */
   readonly isLater?: boolean;
 }
 
@@ -215,7 +215,7 @@ export class RunTables {
   }
 }
 
-/** Read or deleted in one step, which takes about a millisecond. */
+/** How much is read or deleted in one step, which takes about a millisecond. */
 const CHUNKS_A_STEP = 8;
 const ROWS_A_STEP = 128;
 

@@ -19,6 +19,53 @@ import {
   syncData,
 } from './store.ts';
 
+/**
+ * The index of the ledger.
+ *
+ * Every request asks the same question first: was its key decided before, and where? The answer is in the ledger, but a
+ * log is found by offset and not by key. So for each partition that a worker serves or stands by for, it keeps a map
+ * from keys to offsets. A day at 10,000 requests a second makes a billion entries, so the map must be on disk, take
+ * hardly any memory, and be faster than the requests arrive.
+ *
+ * The trap is that keys are random. Whatever keeps them in their order on disk, as a B-tree does, changes another page
+ * for each key: SQLite's and LMDB's own tables took some 40,000 keys a second. Whatever keeps them in memory takes
+ * dozens of bytes for each. And nearly all keys are new: most look-ups are for something that is nowhere, which is what
+ * a map answers last, after it has looked everywhere.
+ *
+ * Three ideas avoid that.
+ *
+ * First, the map holds no keys. It has 43 bits of a keyed hash and 21 bits that say where in its run the entry is: 8
+ * bytes. Two keys may share a hash, so whoever finds an offset reads the entry from the ledger and compares the key. An
+ * empty answer needs no comparison: it is certain. (`items`)
+ *
+ * Second, nothing is written in the order of keys until there is much of it. The newest 4,096 entries are in memory
+ * (`open-run`). When they are full they become a run: sorted by hash, written once, never changed. Eight runs become one
+ * of the next level, a few rows at a time, while new entries come in, and there are four levels. So each entry is
+ * written five times, always one after another, and a partition has at most some 30 small runs. Runs of the last level,
+ * of two million entries each, stay as they are until the ledger's retention removes what they point to. (`sealed-runs`,
+ * `runs`)
+ *
+ * Third, a key that is nowhere is recognised in memory. Each run has a filter of 10 to 16 bits for each entry, which
+ * says 'not here' for all but one key in a hundred to one in a thousand (`run-filter`). Only then a row of the run, one
+ * kilobyte, is read and searched. The filters are nearly all the memory that the index takes: 1.5 bytes for each entry,
+ * up to 1.75 in a large partition. The last level has a run more for every two million entries, so its filters lie side
+ * by side, and eight words answer for 32 runs (`filter-columns`). So a look-up costs about a microsecond in a partition
+ * of two million entries, and not much more in one of a hundred million.
+ *
+ * What a crash leaves: the index of a little while ago. Entries are added in memory, and written together with the
+ * offset after them in one transaction: when a quarter of a run is unwritten, by `save` (each second), and when the
+ * index is closed. So the file is always in a state in which the index once was, and the reader goes on from there. A
+ * merge that was not finished counts for nothing, and starts again. After a power failure it is the state of the last
+ * `sync`, or a later one. Nothing in it is the only copy of anything: a file that is missing or damaged is replaced by
+ * an empty one, and the ledger is read again.
+ *
+ * That leaves one danger, a file that lies. SQLite notices damage to the structure of its pages, but not to their
+ * content. A key that is no longer found would be decided a second time, and its second entry would then be the first
+ * one that this index knows. So every row has a checksum which is compared when the row is read, over its number and
+ * table as well, so that missing and exchanged rows are noticed: the items, the filters and the descriptions of runs,
+ * the state of a partition, the open run, and the seed of the hash.
+ */
+
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 13;
 
@@ -47,21 +94,11 @@ export interface IndexOptions {
 }
 
 /**
- * The ledger index on local disk: one SQLite file in a directory that one process locks. It stores hashes and offsets;
- * the entries are in the ledger.
- *
- * Entries are added in memory, and written with the end offset in one transaction: when a quarter of a run is
- * unwritten, by `save`, and when the index is closed. So after a crash the index is in an older, consistent state, and
- * the reader continues from there. After a power failure that is the state of the last `sync`, or a later one.
+ * The ledger index: one SQLite file in a directory that one process locks.
  *
  * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By
  * then the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a
  * second failure in the same process calls fail with INDEX_UNUSABLE.
- *
- * SQLite notices damage to the structure of its pages, but not to their content, and neither would anything else: a key
- * that is no longer found is decided again, and that entry is then the first one of its key that this index knows. So
- * everything has checksums, which are verified when it is read, and missing rows are noticed: items, filters and
- * descriptions of runs, the state of a partition, the open run, and the hash seed.
  */
 export class SqliteIndex implements LedgerCopies {
   readonly #directory: string;
