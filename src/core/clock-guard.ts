@@ -1,3 +1,43 @@
+/**
+ * Which clock to believe.
+ *
+ * An ID has the time in it, so a worker must know the time, thousands of times a second. The only clock that answers
+ * that fast is its own machine's, and that one is wrong now and then. It is set by an administrator or by a time
+ * service, it stands still while a virtual machine is moved, and it has gained hours when a laptop wakes up.
+ *
+ * No duplicate can come of that: a worker uses only ticks below its ceiling, and each tick once, whatever its clock
+ * shows. Two other things can. IDs lose their order, which is what a wrong time in them means. And a ceiling never
+ * falls: a clock that is a year ahead for a second would put the ceiling a year ahead, and nobody could use the worker
+ * ID for that year. So each allocation and each raise of a ceiling passes here first.
+ *
+ * A machine has a second clock. The monotonic one says nothing of what time it is, but it never steps, so it shows how
+ * far the wall clock should have moved between two readings. The trap is to compare each reading only with the one
+ * before it:
+ *
+ * - A step back need not look like one. Read every 50 ms, a clock that steps back by 30 ms has still gained 20, and one
+ *   that steps back by 50 has merely stood still. What counts is not whether it moved, but how much less than the
+ *   monotonic clock.
+ * - Steps forward add up. Each of a hundred may be harmless, and all of them together a second.
+ * - Nobody can tell a clock that stands still from one that has just stepped back by the time that passed, until it is
+ *   read once more.
+ * - Both clocks can't be read at one moment. If the process is paused between them, that looks like a step.
+ *
+ * So a guard remembers four readings, and judges the next one by each: the first of the term, by which small steps add
+ * up; the one before; the highest wall time; and the one at which the clock last moved. There are three verdicts. The
+ * clock is steady. Or it went back by less than 10 ms, as a time service corrects it: then allocation waits until the
+ * clock is where it was. Or it can't be trusted: the worker is ejected, which means that it gives its worker ID back.
+ * An ejection is final for its guard, since by then the guard's own first reading may be what is wrong. The next term
+ * begins with a fresh one.
+ *
+ * All this finds out that a clock moved wrongly, and not that it was wrong from the start. For that it takes other
+ * clocks. Each append to Kafka brings a broker's time along, which says where our clock stands to within the duration
+ * of the call: an interval, and no point. A worker is ejected only if the whole interval lies more than a second off,
+ * and only by the median of the brokers, so that half of them alone can't do it. Before a term the limit is half a
+ * second, so that nobody takes a worker ID who would lose it a moment later.
+ *
+ * A clock that drifts within a second is believed. That is the bound within which IDs of different workers are in
+ * order.
+ */
 import { monoMs, type Reading, type WallMs, wallMs } from './units.ts';
 
 export const EJECTION_REASONS = ['CLOCK_BACKWARD', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'CLOCK_DRIFT'] as const;
@@ -37,19 +77,19 @@ export const MAX_PAUSE_MS = 1050;
 const MAX_BROKERS = 64;
 
 /**
- * The observed state of the wall clock during one term. Immutable; only `observe` creates the next value.
+ * What is remembered of the clocks during one term. Immutable; only `observe` creates the next value.
  *
  *   steady  <-> waiting   wall below highWater by less than 10 ms; steady again once it is back at highWater
  *   either   -> doubting  the same wall time as 10 ms or more before
  *   doubting -> ejected   the next reading shows the reason
- *   any      -> ejected   for any reason; final: a new term takes a new anchor, because the old one may be wrong
+ *   any      -> ejected   for any reason; final
  *
- * anchor:    the term's first reading; forward steps are judged against it, so that many small ones add up.
+ * anchor:    the term's first reading; forward steps are judged against it.
  * last:      the previous reading; a step back hidden by the time passed since is judged against it.
  * highWater: the highest wall time seen; a visible step back is judged against it.
  * moved:     the first reading with the current wall time; a frozen clock is judged against it.
  * doubt:     two consecutive readings, 10 ms or more apart, with the same wall time: the clock has stopped, or it went
- *            back by exactly the time between them, as a step of 50 ms looks to a reader every 50 ms.
+ *            back by exactly the time between them.
  */
 export interface ClockGuard {
   readonly anchor: Reading;
@@ -99,9 +139,8 @@ export function observe(guard: ClockGuard, reading: Reading): { guard: ClockGuar
  * The ejection that a reading calls for, if any.
  *
  * After a hidden step back the wall clock has still advanced, but by at least 10 ms less than the monotonic one. Wall
- * readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms. The clock adapter
- * excludes the other source of noise, a pause between reading the two clocks: it reads again when they were not read
- * within 1 ms of each other. A visible step (below highWater) is judged exactly.
+ * readings are whole milliseconds and monotonic ones are not, so this difference is exact to 1 ms; `clockReader`
+ * excludes pauses between the two. A visible step (below highWater) is judged exactly.
  *
  * A stopped wall clock also falls behind by that much. When it shows exactly the same time as before, the next reading
  * decides which it is; a clock that is read too often for that counts as frozen once it has stopped for a second.

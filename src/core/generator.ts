@@ -1,3 +1,19 @@
+/**
+ * Never a tick twice, second half: how the holder of a reservation uses it. (`reservation` has the first half.)
+ *
+ * A generator has one place in the ID space, a tick and a sequence number within it, and everything before that place
+ * is used or skipped. Taking IDs moves the place up, and nothing ever moves it down. That is all of uniqueness here,
+ * and it needs no clock: after a step back the clock is behind the place, and there is nothing to take until it has
+ * caught up.
+ *
+ * The clock says how far the place may go: no further than now, since an ID must not be of the future. It may stay
+ * behind, and it is tempting to let it: a tick has 4,096 IDs, and a process whose timers fire every few milliseconds
+ * would throw most ticks away if it used the current one alone. But an ID of a tick that is long past sorts before IDs
+ * that others have seen already. So ticks of the last 10 ms count as well, and what is older is skipped.
+ *
+ * What does not fit is not waited for here. The caller is told how many IDs are missing and which tick to wait for, or
+ * that no waiting helps: at the end of the reservation, or of the layout.
+ */
 import { fixedFields, joinHalves, type Layout, requireIdentity } from './layout.ts';
 import { type Random, type Ticks, ticks } from './units.ts';
 

@@ -1,3 +1,20 @@
+/**
+ * Never a tick twice, first half: who may use a tick. (`generator` has the second half: how its holder uses it once.)
+ *
+ * Two workers with one worker ID would write the same IDs. A lease in etcd gives the ID to one of them, but a lease
+ * only says who should hold it. A process that is paused for a minute does not know that its lease has ended; it wakes
+ * up in the middle of an allocation, and has checked everything a minute ago.
+ *
+ * So what is given to a worker is not the worker ID, but a stretch of time under it. Beside each worker ID etcd has a
+ * ceiling: the first tick that nobody may use yet. Whoever raises it from `a` to `b` by compare-and-swap owns the ticks
+ * [a, b) for ever, and the next one can only raise it from `b`. The paused process may wake up whenever it wants: its
+ * ticks are its own, and when they are used up it needs a swap, which fails.
+ *
+ * The rest is about not waiting. A ceiling must be far enough ahead to outlast the next heartbeats, and near enough
+ * that it has passed when the worker crashes and its lease ends, so that a successor starts at once. It counts from the
+ * moment at which the last successful keep-alive was sent, not answered: etcd starts to count later, so our estimate
+ * errs on the safe side. `checkTiming` has the inequalities. None of them keeps IDs unique; the swap does.
+ */
 import { type Layout, tickStartMs, toTicks } from './layout.ts';
 import { elapsedMs, type Reading, type Ticks, ticks, type WallMs, wallMs } from './units.ts';
 

@@ -1,3 +1,31 @@
+/**
+ * A lease is not exclusion.
+ *
+ * A worker's claim to its worker ID is an owner key in etcd under a lease. While the lease lives nobody else can claim
+ * the ID, and it is tempting to read that as: while I hold the lease, I am alone. But between the check and the use any
+ * time may pass. A process is paused for a minute, its lease ends, another worker claims the ID, and the first one goes
+ * on in the next line as if nothing had happened. No check in this process can exclude that, however late it is made.
+ *
+ * So a term never asks "am I alone?". It asks "which ticks did I win?", and etcd's answer to that can't become wrong
+ * later. Each acquire and each heartbeat raises the ceiling by compare-and-swap, with a nonce that is used once, and
+ * the ticks between the old and the new ceiling are the term's for ever (`core/reservation`). The lease remains what it
+ * is good for: it tells others when the ID is free.
+ *
+ * The trap is the answer that doesn't come. A swap whose call fails may have taken effect, may not, or may take effect
+ * in a minute; etcd's client retries inside, so even "compare failed" may mean that our own first try had won. Hence
+ * the outcome of a call counts for nothing. After each one, key and ceiling are read back, and the reservation is what
+ * the read shows: it is ours if the ceiling has one of our nonces, on top of the revision that it was compared with,
+ * under the owner key that we created. A swap without an answer stays on the list of those that may still win, until
+ * the ceiling's revision has passed the one that it compares: from then on it can't.
+ *
+ * That also decides what becomes of a term that has not reached etcd for a while. Beyond its own deadline it allocates
+ * nothing: that is checked in the very turn in which IDs are taken, by whichever clock advanced more. It is suspended.
+ * If etcd then still shows our fence and our ceiling, nobody was there in between, and the same term goes on. Anything
+ * else means that it is lost: the reservation is forgotten, and a new worker ID is acquired.
+ *
+ * One memory could be rolled back: an etcd that is restored from a backup shows an old ceiling, and would give out the
+ * same ticks again. So a reservation is used only once a second system, the witness topic in Kafka, has it as well.
+ */
 import type { WitnessName } from '../codec/witness.ts';
 import { toTicks } from '../core/layout.ts';
 import { authorityMs, nextCeiling, type Reservation } from '../core/reservation.ts';

@@ -1,3 +1,28 @@
+/**
+ * The log decides.
+ *
+ * Which IDs has the request with this correlation ID? Two workers may both believe that the partition is theirs, and
+ * both have allocated for it: one of them was paused, and doesn't know yet that it lost its place. Leases, generations
+ * and fences all make that rarer. None excludes it.
+ *
+ * So nobody is asked to be alone. Each worker appends what it would reply to the ledger, and the first entry of a key
+ * in log order is the decision, for everybody and for ever. A Kafka partition has one order, so all readers find the
+ * same first entry, whoever wrote it and however often. The IDs of the others become a gap.
+ *
+ * What is left is to know which entry came first, and here are the traps:
+ *
+ * - An append that was not answered is not one that failed. It may be in the log, or get there later. It is never taken
+ *   as a success either: no reply is sent, the log is read to its end, and the requests come again. Whichever of the
+ *   copies is first then decides.
+ * - An answer alone says little: it has the offset at which our entries begin, and somebody else's may be right before
+ *   them. An append is settled when the index has applied everything below that offset, and then our entries. From then
+ *   on only the index is asked.
+ * - Answers may come in another order than their appends. So one append of a partition is in flight at a time. The turn
+ *   belongs to the partition and not to the consumer's session, or a new session would overtake the late append of the
+ *   one before.
+ * - The log that we looked in may not be the log that we append to: `partition` tells how a log loses its tail. So
+ *   drafts carry the life of the copy in which their keys were looked up, and are dropped if that is over.
+ */
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { replayRecord } from '../codec/request-position.ts';
@@ -44,16 +69,7 @@ export interface Settled extends Appended {
   readonly firsts: ReadonlySet<number>;
 }
 
-/**
- * The ledger protocol of one process: the first entry of a key in log order decides.
- *
- * - One append in flight per partition. The turn belongs to the partition, not to the consumer's session, and is held
- *   until the append is settled: a later session can't overtake an append whose response is late.
- * - An append is settled when the index has applied everything below its base offset and then the entries themselves.
- *   After that only the index decides, so an entry of another writer in between is seen.
- * - A missing response is never a success: no reply is sent, the ledger is read to its end, and the requests are
- *   retried.
- */
+/** The ledger protocol of one process, for all partitions. */
 export class Ledger {
   readonly #log: LedgerLog;
   readonly #entries: KeptEntries;

@@ -1,3 +1,32 @@
+/**
+ * A log has lives.
+ *
+ * A worker has read the ledger up to offset 1,000 and keeps an index of it. May it say that an unknown key has no entry
+ * below 1,000? Only if the log below 1,000 is still the one that it read, and offsets do not tell. After an unclean
+ * election a log has lost its tail: it ends at 900, and other entries are appended at 900 to 1,000. A topic that was
+ * deleted and created again starts at 0 and grows. A reader that was in back-off meanwhile asks for offset 1,000, gets
+ * what follows, and sees no error and no gap. Its index now has a hundred decisions that don't exist any more, and
+ * lacks a hundred that do: the next request with one of those keys gets a second batch.
+ *
+ * So "read up to here" is a statement about one life of the log. The idea is to recognise the log, as one recognises a
+ * person: not by where somebody stands, but by something that only this one can have. The last entry that was read is
+ * remembered by its digest, over key, value, offset and append time. After each interruption the copy is in doubt, and
+ * answers no question, until that entry was read again and has the same digest. Reading therefore starts one entry
+ * early, which costs nothing.
+ *
+ * One entry is not always enough. Own entries are applied as soon as their append is acknowledged, before they were
+ * read back; they may stand behind others than those that we had read. So both must be found: the last entry that was
+ * read, and the last one that was applied (`read-position`).
+ *
+ * In between each delivery must begin where the one before ended, without a gap, and no entry may show that its writer
+ * had read a longer log than there is. Anything else means that this is not the log that the copy was read from. Then
+ * there is nothing to repair: the copy is wiped, and restored from the log as it is now. A restore from nothing accepts
+ * the log as it is, for it contradicts no memory of ours. What etcd remembers of the partition, and whether that is
+ * still there, is compared by `ends`.
+ *
+ * Callers hold on to what they looked up while they wait. So the copy counts its own lives: `life` rises whenever what
+ * was looked up before may not hold any more, and whoever acts on a look-up compares it.
+ */
 import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import type { CopyProgress, LedgerIndex, LedgerRecord, LogBounds } from './ledger-ports.ts';
@@ -31,16 +60,6 @@ export interface LedgerPartitionOptions {
  *   kept    ─────────▶ lost   the log contradicts the copy, or the index lost it: wiped and restored, from `begin` on
  *   kept    ─────────▶ stopped   the log holds something unreadable; once that is removed, the copy is lost, too
  *   any     ──drop──▶ absent
- *
- * Reading starts at the last applied entry. Whenever reading passes that entry (an old one, or one of our own settled
- * since), it must match the digest that the index stored. Every delivery must start where the last one ended and have
- * no gap, and no entry may show that its writer had read a longer log. Anything else means that the log lost entries or
- * is another log: the partition is wiped and restored, because the index would otherwise be trusted. A restore from an
- * empty copy accepts the log as it is.
- *
- * Offsets are reused after a log has lost its tail. So "read up to here" holds for one life of the log: after each
- * interruption the copy is in doubt, and may not be queried, until the last entry that was read and the last applied
- * one have been found again.
  */
 export class LedgerPartition {
   readonly partition: number;
