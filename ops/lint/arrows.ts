@@ -140,7 +140,7 @@ export const ROOMS: readonly Room[] = [
     folders: ['audit', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
-      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
+      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'tracing/traces.ts'],
       ...['decided', 'end-heads', 'heads', 'ledger-ports', 'sequence-order', 'sequence-rule'].map(
         (file) => `ledger/${file}.ts`,
       ),

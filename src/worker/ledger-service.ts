@@ -3,6 +3,8 @@ import { KafkaLedgerEntries } from '../adapters/kafka/ledger-entries.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
 import { LedgerReading } from '../adapters/kafka/ledger-reading.ts';
 import { Mutex } from '../async/mutex.ts';
+import type { Runtime } from '../async/runtime.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import { aborted, atMost, every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { restatedAfterMs } from '../core/sequence.ts';
@@ -11,13 +13,14 @@ import { describeError, IdallocError } from '../errors.ts';
 import { headKeysOf } from '../identity/bindings.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { type EndHeads, EtcdEndHeads } from '../ledger/end-heads.ts';
+import type { EndEvents, Loss } from '../ledger/ends.ts';
 import { Ledger } from '../ledger/ledger.ts';
 import type { CopyProgress, LedgerCopies, LedgerIndex } from '../ledger/ledger-ports.ts';
 import { LedgerPartition } from '../ledger/partition.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { WorkerContext } from './context.ts';
 import { KeptCopies } from './copies.ts';
-import { EndReports } from './end-reports.ts';
-import { type KeptCopy, logRestores } from './restore-log.ts';
 
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
@@ -269,4 +272,74 @@ function ofOneCluster(heads: EndHeads, { cluster, fail }: WorkerContext, cluster
     return await heads.read(partitions);
   };
   return { read, swap: (changes) => heads.swap(changes) };
+}
+
+/** A copy that this worker keeps, with its partition. */
+export type KeptCopy = CopyProgress & { readonly partition: number };
+
+const INTERVAL_MS = 10_000;
+
+/** Logs the progress of long restores: a line for each partition every 10 s. */
+export function logRestores(
+  runtime: Pick<Runtime, 'schedule'>,
+  log: Pick<Log, 'info'>,
+  copies: () => readonly KeptCopy[],
+): Disposable {
+  /** The end of each restoring copy at the last look. */
+  let seen = new Map<number, number>();
+  return every(runtime, INTERVAL_MS, () => {
+    const before = seen;
+    // A complete copy that waits to be compared with the log restores nothing.
+    const restoring = copies().filter(({ state, end, logEnd }) => state === 'restoring' && end < logEnd);
+    seen = new Map(restoring.map(({ partition, end }) => [partition, end]));
+    for (const { partition, end, logEnd } of restoring) {
+      const from = before.get(partition);
+      if (from === undefined) continue;
+      const entriesPerSecond = Math.round(((end - from) / INTERVAL_MS) * 1_000);
+      log.info({ partition, end, logEnd, entriesPerSecond }, 'restoring a copy of a ledger partition');
+    }
+  });
+}
+
+export interface EndReportsOptions {
+  readonly runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly log: Log;
+  readonly lines: ThrottledLog;
+  readonly metrics: Pick<Metrics, 'addLedgerLoss' | 'addError'>;
+}
+
+const LOG_EVERY_MS = 60_000;
+
+/** Reports what becomes of the heads of ledger partitions in etcd. */
+export class EndReports implements EndEvents {
+  readonly #options: EndReportsOptions;
+  #failingSinceMs: number | undefined;
+
+  constructor(options: EndReportsOptions) {
+    this.#options = options;
+  }
+
+  /** For how long etcd has confirmed none of the raises that were due; 0 if the last one was confirmed. */
+  get failingMs(): number {
+    return this.#failingSinceMs === undefined ? 0 : this.#options.runtime.monotonicMs() - this.#failingSinceMs;
+  }
+
+  raised(outcome: 'done' | 'refused' | 'failed', error?: unknown): void {
+    const { runtime, lines } = this.#options;
+    if (outcome !== 'failed') this.#failingSinceMs = undefined;
+    else {
+      this.#failingSinceMs ??= runtime.monotonicMs();
+      const fields = { error: describeError(error) };
+      const what = 'etcd does not confirm how far the ledger partitions have gone';
+      lines('warn', fields, what, { everyMs: LOG_EVERY_MS });
+    }
+  }
+
+  lost(partition: number, { end, through }: Loss): void {
+    const { log, metrics } = this.#options;
+    metrics.addLedgerLoss();
+    metrics.addError('LEDGER_TRUNCATED');
+    const fields = { partition, code: 'LEDGER_TRUNCATED', end, through };
+    log.error(fields, 'a ledger partition has lost its tail: unknown requests from before get FORGOTTEN');
+  }
 }

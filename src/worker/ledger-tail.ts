@@ -1,4 +1,6 @@
+import { WitnessFollower, WitnessReader, WitnessTopic } from '../adapters/kafka/witness-topic.ts';
 import type { Runtime } from '../async/runtime.ts';
+import type { WitnessPort } from '../identity/identity-ports.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
@@ -21,4 +23,32 @@ export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog): Ta
     maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
     log,
   });
+}
+
+/** The dependencies of following the witness topic. */
+export interface WitnessServiceOptions {
+  readonly config: {
+    readonly topics: { readonly witness: string };
+    readonly datacenterId: number;
+    readonly timing: { readonly refuseAfterMs: number };
+  };
+  readonly cluster: Cluster;
+  readonly runtime: Runtime;
+  /** Reads uncommitted; its creator closes it. */
+  readonly tail: Tail;
+}
+
+const MAX_CALL_MS = 4_000;
+
+/** The witness topic, followed from now on until the tail is closed. */
+export function startWitness({ config, cluster, runtime, tail }: WitnessServiceOptions): WitnessPort {
+  const { topics, datacenterId, timing } = config;
+  // Each heartbeat waits for the topic, and must end well before the own deadline even without a response.
+  const callLimitMs = Math.min(MAX_CALL_MS, timing.refuseAfterMs / 2);
+  const topic = topics.witness;
+  const follower = new WitnessFollower(datacenterId);
+  const reader = new WitnessReader(tail, topic, follower);
+  reader.start();
+  const restartReader = () => reader.restart();
+  return new WitnessTopic({ cluster, runtime, topic, datacenterId, follower, restartReader, callLimitMs });
 }

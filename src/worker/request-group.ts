@@ -9,17 +9,10 @@ import type { Assigned, MemberSettings } from '../kafka/loops/member-options.ts'
 import { Tail } from '../kafka/loops/tail.ts';
 import type { RequestVitals } from '../metrics/vitals.ts';
 import { RECORDS_PER_TURN } from '../pipeline/record-turns.ts';
-import type { RequestHandler } from '../pipeline/request-session.ts';
-import type { WorkerContext } from './context.ts';
-import type { GroupMember } from './membership.ts';
-import { RequestPartition, type RequestPartitionOptions } from './request-partition.ts';
+import { RequestPartition, type RequestPartitionOptions, type Serving } from './request-partition.ts';
 
-export interface RequestGroupOptions {
-  readonly context: WorkerContext;
+export interface RequestGroupOptions extends Serving {
   readonly settings: MemberSettings;
-  readonly handler: RequestHandler;
-  /** Whether requests of the partition can be decided now; see `refresh`. */
-  readonly isReady: (partition: number) => boolean;
   /** This worker's copies of ledger partitions, and the partitions that it can't serve. */
   readonly report: () => Report;
   /** The partitions that this worker owns and stands by for from now on. */
@@ -28,7 +21,6 @@ export interface RequestGroupOptions {
   readonly added: () => number;
   /** States in the ledger that every request below this offset was answered before. */
   readonly stateReplay: (partition: number, answeredBelow: number) => Promise<void>;
-  readonly onTruncated: RequestPartitionOptions['onTruncated'];
   /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
 }
@@ -63,7 +55,7 @@ const RETRY_MS = { minMs: 200, maxMs: 1_000 };
  * Offsets are committed for partitions that this member owns in the current generation: shortly after their requests
  * were answered, and before the member joins again.
  */
-export class RequestGroup implements GroupMember {
+export class RequestGroup {
   readonly #options: RequestGroupOptions;
   readonly #member: Member;
   readonly #serving: RequestPartitionOptions;
@@ -77,7 +69,7 @@ export class RequestGroup implements GroupMember {
   #commitFailing = false;
 
   constructor(options: RequestGroupOptions) {
-    const { context, settings, handler, report, onTruncated, onFenced } = options;
+    const { context, settings, report, onFenced } = options;
     const { cluster, runtime, wireLog: log } = context;
     this.#options = options;
     const tail = {
@@ -92,16 +84,14 @@ export class RequestGroup implements GroupMember {
     // A tail follows a partition once, and the lanes of a partition are at different places.
     const againTail = (lane: string) => new Tail({ ...tail, lane, maxChunkItems: LARGE_CHUNK_ITEMS });
     this.#serving = {
-      context,
+      ...options,
       tail: new Tail({ ...tail, lane: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
       againTails: {
         large: againTail('large requests'),
         numbers: againTail('requests for numbers'),
         'bulk numbers': againTail('bulk requests for numbers'),
       },
-      handler,
       isOpen: (partition) => this.#open && options.isReady(partition),
-      onTruncated,
       onLost: (partition, from, position) => this.#lost(partition, from, position),
     };
     this.#member = new Member({

@@ -1,9 +1,11 @@
+import type { Runtime } from '../async/runtime.ts';
 import { every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Report } from '../kafka/loops/member-claims.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
 import type { CopyProgress } from '../ledger/ledger-ports.ts';
+import type { Log } from '../log.ts';
 import { NO_REQUESTS, type RequestVitals } from '../metrics/vitals.ts';
 import { processBatch } from '../pipeline/batch.ts';
 import type { NumberDecisions } from '../pipeline/numbers.ts';
@@ -13,7 +15,6 @@ import type { QuotaUse } from '../pipeline/quotas.ts';
 import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerService } from './ledger-service.ts';
-import { Membership } from './membership.ts';
 import { Reach, type SilentLeader, silenceText, UNREACHED_MS } from './reach.ts';
 import { RequestGroup } from './request-group.ts';
 import { requestPipeline } from './request-pipeline.ts';
@@ -35,7 +36,42 @@ export interface RequestParts {
 }
 
 /**
- * Serves requests: is a member of the request group while the gate is open, and feeds record batches to the pipeline.
+ * Serves requests, from the assignment of a partition to its answers.
+ *
+ * When may a worker decide the first request of a partition that was assigned to it? The group's leader says who should
+ * serve a partition, and no more than that. The worker before may not have noticed yet, and goes on for seconds. The
+ * worker after may not know what was decided: without the ledger's entries it would decide each request a second time.
+ * And where to begin is an offset that somebody committed, perhaps a tool that knows nothing of answers.
+ *
+ * Two workers that serve one partition do no harm: whose entry comes first in the ledger has decided, and both send its
+ * reply. So nothing here waits for the worker before. What would do harm is a decision without knowledge. So an
+ * assignment opens nothing. It only begins to gather four things, each of which is kept by one object, and a partition
+ * is served while all four are there:
+ *
+ *   the gate is open           `Membership`: it pauses at once, and leaves the group when the gate stays closed
+ *   this worker is a member    `RequestGroup`: one stay in the group, which ends with the membership
+ *   the copy is complete       `LedgerService`: the partition's ledger is known up to its end
+ *   the beginning is known     `RequestGroup`: a position that a worker has committed, or else what the ledger shows
+ *
+ * The way of a partition through them:
+ *
+ *  1. The gate opens, and the worker joins. It reports the copies that it has, so that the leader gives a partition to
+ *     whoever can serve it at once. It keeps all of them until it has an answer.
+ *  2. The assignment comes. Copies of the worker's own and standby partitions are kept from now on, and others go after
+ *     a while. Nothing is decided on a new partition before a marker is in its ledger, which shows later restores a
+ *     point at which a copy was complete.
+ *  3. The group asks the coordinator for the committed offset. If a worker has put its mark on it, reading begins
+ *     there. Otherwise reading begins where the ledger shows that everything before was answered, and the ledger is
+ *     told first that what follows may be a replay.
+ *  4. A `RequestPartition` follows the topic from there. It stays paused until the copy is complete, and `refresh` is
+ *     called for each change of that. The other partitions do not wait for it.
+ *  5. The first chunk begins with the last record that was answered. If it is not the same record any more, the topic
+ *     has lost its tail, and a new session begins further back.
+ *  6. The `RequestSession` cuts the chunk into parts, and the pipeline decides them. A moment after they are answered
+ *     their position is committed.
+ *
+ * When a partition leaves, its session ends at once, and what was in progress settles behind it. When one stays through
+ * a rebalance, its session does not even notice.
  */
 export class RequestService implements AsyncDisposable {
   readonly #context: WorkerContext;
@@ -292,4 +328,79 @@ export class RequestService implements AsyncDisposable {
 function fenced(instanceId: string): IdallocError {
   const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR, and its own INSTANCE_ID if that is set`;
   return new IdallocError('INSTANCE_FENCED', message);
+}
+
+/** One stay in the request group. */
+export type GroupMember = Pick<RequestGroup, 'joined' | 'start' | 'stop' | 'pause' | 'resume'>;
+
+export interface MembershipOptions {
+  /** Makes a member that has not joined yet. */
+  readonly createMember: () => GroupMember;
+  readonly isOpen: () => boolean;
+  /** Whether the gate has been closed for longer than the grace time. */
+  readonly graceExpired: () => boolean;
+  readonly runtime: Runtime;
+  readonly log: Log;
+}
+
+/** How often a closed gate is checked. */
+const CHECK_MS = 500;
+
+/**
+ * Keeps the worker in the request group while it can serve.
+ *
+ *   out     -> in       the gate is open
+ *   in      -> in       closed: paused immediately; open again: resumed in the same turn
+ *   in      -> leaving  closed for longer than the grace time; leaving completes even if the gate opens meanwhile
+ *   leaving -> out      left
+ */
+export class Membership {
+  readonly #options: MembershipOptions;
+  #member: GroupMember | undefined;
+  #leaving: Promise<void> | undefined;
+  readonly #watching: Disposable;
+  #stopped = false;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+    this.#watching = every(options.runtime, CHECK_MS, () => this.gateChanged());
+  }
+
+  get joined(): boolean {
+    return this.#member?.joined ?? false;
+  }
+
+  /** Acts on the current state of the gate; pauses and resumes in this turn. */
+  gateChanged(): void {
+    if (this.#stopped) return;
+    const { isOpen, graceExpired, createMember } = this.#options;
+    const open = isOpen();
+    if (open) this.#member?.resume();
+    else this.#member?.pause();
+    if (this.#leaving !== undefined) return;
+    if (this.#member === undefined && open) {
+      this.#member = createMember();
+      this.#member.start();
+    } else if (this.#member !== undefined && !open && graceExpired()) {
+      this.#leave(this.#member);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#watching[Symbol.dispose]();
+    if (this.#member !== undefined) this.#leave(this.#member);
+    await this.#leaving;
+  }
+
+  #leave(member: GroupMember): void {
+    this.#member = undefined;
+    this.#leaving = member
+      .stop()
+      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'could not leave the request group'))
+      .finally(() => {
+        this.#leaving = undefined;
+        this.gateChanged();
+      });
+  }
 }

@@ -12,25 +12,21 @@ import { wireLog as createWireLog, type Log, withoutRepeats } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { NO_REQUESTS, type Vitals } from '../metrics/vitals.ts';
 import { type Tracing, UNTRACED } from '../pipeline/trace.ts';
-import { openApi } from './api-service.ts';
+import { openApi, openLedgerRequests } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
-import { type Outside, realEnvironment } from './environment.ts';
+import { type Outside, realEnvironment, stepTimer, timedEtcd } from './environment.ts';
 import { EtcdWatch } from './etcd-watch.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
 import { KafkaRefusals } from './kafka-refusals.ts';
-import { openLedgerRequests } from './ledger-requests.ts';
 import { LedgerService } from './ledger-service.ts';
-import { ledgerTail } from './ledger-tail.ts';
+import { ledgerTail, startWitness } from './ledger-tail.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
-import { stepTimer, timedEtcd } from './timing.ts';
-import { waitForTopics } from './topics-check.ts';
-import { TopicsWatch } from './topics-watch.ts';
-import { startWitness } from './witness-service.ts';
+import { TopicsWatch, waitForTopics } from './topics-watch.ts';
 
 export interface WorkerDeps {
   readonly log: Log;
@@ -242,7 +238,7 @@ export class Worker implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    const { config, log, lines, runtime, cluster, gate, clock, metrics, environment, fail } = this.#context;
+    const { config, log, lines, runtime, cluster, gate, clock, environment, fail } = this.#context;
     const stack = this.#stack;
     const identity = this.#identity;
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
@@ -259,7 +255,7 @@ export class Worker implements AsyncDisposable {
       sleep: runtime.sleep,
     });
     const asked = stack.use(openLedgerRequests(this.#context));
-    const api = await openApi({ config, log, metrics, gate, allocator, ledger: asked });
+    const api = await openApi({ ...this.#context, allocator, ledger: asked });
     const closeApi = async () => api?.stop();
     if (api !== undefined) gate.onChange((reason) => api.gateChanged(reason));
     stack.defer(closeApi);

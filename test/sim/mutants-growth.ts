@@ -38,7 +38,7 @@ export const GROWTH_MUTANTS: readonly Mutant[] = [
   {
     name: 'no worker starts after partitions were added',
     firstSeed: 8,
-    patches: [patch('src/worker/topics-check.ts', 'if (await isCountBound(etcd, bindings)) return report;', '')],
+    patches: [patch('src/worker/topics-watch.ts', 'if (await isCountBound(etcd, bindings)) return report;', '')],
   },
   {
     name: 'added partitions are read by nobody',

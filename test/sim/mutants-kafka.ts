@@ -137,7 +137,11 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'ready though the group is lost',
     patches: [
-      patch('src/worker/membership.ts', 'return this.#member?.joined ?? false;', 'return this.#member !== undefined;'),
+      patch(
+        'src/worker/request-service.ts',
+        'return this.#member?.joined ?? false;',
+        'return this.#member !== undefined;',
+      ),
     ],
   },
   {

@@ -5,7 +5,7 @@ import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { createLogger, withoutRepeats } from '../../src/log.ts';
-import { LedgerRequests } from '../../src/worker/ledger-requests.ts';
+import { LedgerRequests } from '../../src/worker/api-service.ts';
 import { LinkStage, REPLIES } from '../client/link-stage.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 

@@ -3,7 +3,7 @@ import { monoMs } from '../../src/core/units.ts';
 import { createLogger, type Log } from '../../src/log.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { Gatekeeper } from '../../src/worker/gatekeeper.ts';
-import { type GroupMember, Membership } from '../../src/worker/membership.ts';
+import { type GroupMember, Membership } from '../../src/worker/request-service.ts';
 
 /** A member of the group that completes leaving when the test says so. */
 class FakeMember implements GroupMember {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { RequestLag } from '../../src/worker/request-lag.ts';
+import { RequestLag } from '../../src/worker/request-partition.ts';
 
 function world(next = 0) {
   let nowMs = 1_000;

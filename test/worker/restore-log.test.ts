@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
-import { type KeptCopy, logRestores } from '../../src/worker/restore-log.ts';
+import { type KeptCopy, logRestores } from '../../src/worker/ledger-service.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const INTERVAL_MS = 10_000;

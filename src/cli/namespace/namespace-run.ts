@@ -20,8 +20,7 @@ import {
   type StoredNamespace,
   usedTicks,
 } from '../../identity/rebuild.ts';
-import { ledgerTail } from '../../worker/ledger-tail.ts';
-import { startWitness } from '../../worker/witness-service.ts';
+import { ledgerTail, startWitness } from '../../worker/ledger-tail.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { journaled } from '../journal/journal-run.ts';
 import { withCluster } from '../kafka-session.ts';

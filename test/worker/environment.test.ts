@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { stepTimer, timedEtcd } from '../../src/worker/timing.ts';
+import { stepTimer, timedEtcd } from '../../src/worker/environment.ts';
 
 /** A clock that each call of `work` moves by 250 ms. */
 function world() {
