@@ -13,15 +13,38 @@ import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';
 import type { Topic } from '../support/fake-kafka/topic.ts';
+import { partitionIn } from '../support/fake-kafka/view.ts';
 import { amongJunk, requireDense } from './dense.ts';
 import type { History, RequestLoss } from './history.ts';
-import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
 import { configOf, FIRST, type Pair, pairAt, pairOf, partitionsOf, SECOND, STRAYS } from './pairs.ts';
 import { allOf, type Draft, Recorder, requestOf } from './recorder.ts';
 import { serverClock } from './runtime.ts';
 import { configFor, isReplyTopic, LATE_REPLY_TOPIC, REPLY_TOPICS, TAG, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
+
+/** The lowest end of a partition that any broker may report from now on, if it believes to be the leader. */
+function surelyEnds({ brokers }: Pick<Cluster, 'brokers'>, at: Partition): number {
+  const { leadership, topic, number } = at;
+  const ends = [...brokers.values()].flatMap(({ node, view }) => {
+    const { believed } = partitionIn(view, topic, number) ?? {};
+    if (believed === leadership) return [];
+    // A broker may have missed several changes, one of which made it the leader and a later one deposed it.
+    const mayLead = believed === undefined || believed.leader === node || leadership.epoch > believed.epoch + 1;
+    return mayLead ? [at.highWatermarkOf(node)] : [];
+  });
+  return Math.min(at.highWatermark, ...ends);
+}
+
+/** The record at an offset; undefined if the log doesn't have it. */
+function recordAt({ log }: Partition, offset: number): LedgerRecord | undefined {
+  if (offset < log.start || offset >= log.end) return undefined;
+  const records = log.batches(offset, offset + 1).flatMap(recordsOf);
+  const record = records.find((one) => one.offset === offset);
+  if (record === undefined) return undefined;
+  const { key = null, value = null, headers, timestampMs } = record;
+  return { offset, key, value, headers, appendedAtMs: timestampMs };
+}
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
 const HOLD_MS = 1_000;

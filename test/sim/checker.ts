@@ -1,7 +1,13 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
-import { oneAnswer, renewedInTime } from './answer-checks.ts';
+import {
+  markedFirst,
+  oneAnswer,
+  oneAppendAtATime,
+  ownCommits,
+  renewedInTime,
+  repliedBeforeCommitted,
+} from './answer-checks.ts';
 import { audited } from './audit-checks.ts';
-import { witnessed } from './compacted-witness.ts';
 import { completeCopies, honestCopies, syncedCopies, takenOver } from './copy-checks.ts';
 import {
   answeredBy,
@@ -24,13 +30,12 @@ import {
   mayBeForgotten,
 } from './forgetting.ts';
 import type { Entry, History, Letter, ReplyRecord, SentRequest } from './history.ts';
-import { lostForgotten } from './loss-checks.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { gapless, lossStated, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
-import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { CLOCK_MARGIN_MS, FOREIGN_TOPIC, LIMITED_TOPICS, START_MS } from './setting.ts';
 import {
   fleetKnew,
+  lostForgotten,
   survivingNumbersOnce,
   survivingNumbersReplied,
   survivingReplies,
@@ -46,6 +51,7 @@ import {
   oneConfiguration,
   rebuiltOverAll,
   stopped,
+  witnessed,
 } from './term-checks.ts';
 
 /** The longest time from the check of a request's expiry to its allocation, which may wait for ticks. */

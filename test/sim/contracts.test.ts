@@ -1,6 +1,6 @@
 import { etcdContract } from '../identity/etcd-contract.ts';
-import { emptyHistory } from './empty-history.ts';
 import { Store } from './etcd.ts';
+import { emptyHistory } from './history.ts';
 import { Machine } from './machine.ts';
 import { Network } from './network.ts';
 import { World } from './world.ts';

@@ -5,7 +5,7 @@ import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { statement } from '../support/memory-records.ts';
 import { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';
-import { emptyHistory } from './empty-history.ts';
+import { emptyHistory } from './history.ts';
 import { FIRST } from './pairs.ts';
 import { World } from './world.ts';
 

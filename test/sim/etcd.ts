@@ -1,15 +1,15 @@
-import { decodeSequenceHead, type SequenceHead } from '../../src/codec/head-values.ts';
+import { decodePending, decodeSequenceHead, type SequenceHead } from '../../src/codec/head-values.ts';
+import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { decodeCeiling, decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/identity-ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../src/identity/identity-ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
-import { headOf, isOfLedger } from './heads-seen.ts';
-import type { History } from './history.ts';
+import type { HeadSeen, History } from './history.ts';
 import type { Process } from './machine.ts';
 import type { Network } from './network.ts';
-import { FIRST, homeOf } from './pairs.ts';
+import { FIRST, homeOf, pairOf } from './pairs.ts';
 import { DATACENTER, descriptor, keys, layout, PREFIX, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
@@ -174,3 +174,28 @@ export class Store {
 }
 
 type Transacted = ReturnType<FakeEtcd['transact']>;
+
+const KEY = new RegExp(`^${PREFIX}/ledger/${DATACENTER}/([^/]+)/([0-9]+)/(end|pending)$`);
+const [ROOT = ''] = ledgerHeadKeys(PREFIX, DATACENTER, FIRST.ledger, 0).end.split(FIRST.ledger);
+
+/** Whether a key of etcd remembers how far a ledger had gone. */
+const isOfLedger = (key: string): boolean => key.startsWith(ROOT);
+
+/** What a write under such a key says; nothing for a head of a sequence, which is written with its `pending`. */
+function headOf(order: number, { key, value }: Pick<KeyValue, 'key' | 'value'>): readonly HeadSeen[] {
+  const [, ledger = '', number, what] = KEY.exec(key) ?? [];
+  const pair = pairOf('ledger', ledger);
+  if (pair === undefined) return [];
+  const partition = pair.first + Number(number);
+  if (what === 'end') {
+    const { end, through } = JSON.parse(String(value)) as { readonly end: number; readonly through: number };
+    return [{ order, partition, what, end, through }];
+  }
+  const records = decodePending(value, key).records.map((record) => {
+    if (record.kind === 'order') return { sequence: record.sequence, correlationId: undefined, first: record.first };
+    const read = readLedgerKey(record.key);
+    const correlationId = read.kind === 'numbers' ? read.requestId.toString('latin1') : undefined;
+    return { sequence: record.sequence, correlationId, first: record.entry.first };
+  });
+  return [{ order, partition, what: 'pending', records }];
+}

@@ -1,11 +1,9 @@
 import { BrokerFaults } from './broker-faults.ts';
 import { Clients } from './clients.ts';
-import { ClockFaults, MAX_OFF_MS } from './clock-faults.ts';
 import { chooseDisks } from './disk.ts';
 import { EachLoses } from './each-loses.ts';
-import { EtcdLoss } from './etcd-loss.ts';
+import { EtcdLoss, FullEtcd } from './etcd-faults.ts';
 import { Failovers } from './failovers.ts';
-import { FullEtcd } from './full-etcd.ts';
 import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
@@ -18,9 +16,8 @@ import { lastStated } from './sequence-log.ts';
 import { SequenceOperator } from './sequence-operator.ts';
 import { SESSION_MS } from './setting.ts';
 import { TailLosses } from './tail-losses.ts';
-import { TakeOvers } from './take-overs.ts';
-import { TwoOwners } from './two-owners.ts';
 import { Volumes } from './volumes.ts';
+import { ClockFaults, MAX_OFF_MS, TakeOvers, TwoOwners } from './worker-faults.ts';
 
 /** Requests sent after the end of the faults. */
 const LAST_REQUESTS = 8;

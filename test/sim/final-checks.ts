@@ -1,6 +1,5 @@
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
-import { isLost, placeName, requestsByPlace, requestsOfEntries, sameRanges } from './decisions.ts';
-import { EqualRequests } from './equal-requests.ts';
+import { EqualRequests, isLost, placeName, requestsByPlace, requestsOfEntries, sameRanges } from './decisions.ts';
 import type {
   AnsweredStated,
   Entry,

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { emptyHistory } from './empty-history.ts';
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
-import type { Entry, History, Mark } from './history.ts';
+import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
 import { layout } from './setting.ts';
 
 const batch = {} as Entry['batch'];

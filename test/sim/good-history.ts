@@ -1,17 +1,17 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
-import { emptyHistory } from './empty-history.ts';
-import type {
-  CopyEvent,
-  Entry,
-  Grant,
-  History,
-  Issued,
-  LearnedNumbers,
-  Letter,
-  NumbersEntry,
-  ReplyRecord,
-  SentRequest,
-  StatementEntry,
+import {
+  type CopyEvent,
+  type Entry,
+  emptyHistory,
+  type Grant,
+  type History,
+  type Issued,
+  type LearnedNumbers,
+  type Letter,
+  type NumbersEntry,
+  type ReplyRecord,
+  type SentRequest,
+  type StatementEntry,
 } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
 import { layout, SEQUENCE, SEQUENCES } from './setting.ts';

@@ -1,24 +1,24 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
+import type { Log } from '../../src/log.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Outside } from '../../src/worker/environment.ts';
-import { Worker } from '../../src/worker/worker.ts';
+import { KAFKA_SILENCE_MS, Worker } from '../../src/worker/worker.ts';
+import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';
 import type { Store } from './etcd.ts';
 import { HandOverWatch } from './hand-over.ts';
 import type { History } from './history.ts';
-import { logOf } from './host-log.ts';
 import type { Machine, Process } from './machine.ts';
 import type { Network } from './network.ts';
-import { NO_METRICS } from './no-metrics.ts';
 import { configOf } from './pairs.ts';
 import { Probe } from './probe.ts';
-import { ReadinessProbe } from './readiness.ts';
 import { runtimeOf } from './runtime.ts';
 import type { Scenario } from './scenario.ts';
-import { LOW_COUNT } from './setting.ts';
+import { LOW_COUNT, SESSION_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The machine that a worker runs on. */
@@ -131,5 +131,137 @@ export class Host {
           (code === 'NAMESPACE_MISMATCH' && (this.#place.scenario === 'mixed' || this.#machine.isStray));
     if (!isExpected) history.defects.push(`${this.process.name} ended: ${describeError(error)}`);
     onEnd();
+  }
+}
+
+const nothing = (): void => {};
+
+/** Counts nothing. */
+const NO_METRICS: Metrics = {
+  addIds: nothing,
+  addNumbers: nothing,
+  addSwap: nothing,
+  addSequenceLoss: nothing,
+  addRequests: nothing,
+  addReplies: nothing,
+  addDeadLetters: nothing,
+  addForwarded: nothing,
+  addForeignOffset: nothing,
+  addLedgerLoss: nothing,
+  addDeferred: nothing,
+  addQuotaExceeded: nothing,
+  addError: nothing,
+  setGate: nothing,
+  setLeaseMargin: nothing,
+  setCeilingMargin: nothing,
+  setClockDrift: nothing,
+  observeBatch: nothing,
+  observeStep: nothing,
+  observeEtcdCall: nothing,
+  setLag: nothing,
+  addHttpRequest: nothing,
+  observeHttpLedger: nothing,
+  addShedConnection: nothing,
+  render: async () => ({ contentType: '', body: '' }),
+};
+
+/** Error lines that the faults of a simulation cause. */
+const EXPECTED_ERRORS: readonly RegExp[] = [
+  /^no worker ID can be acquired: .*"RESTORED"/,
+  /"KAFKA_REFUSED".* a consumer that is not a worker/,
+  /^partitions were added to a topic /,
+];
+/** A worker states a loss only after there was one. */
+const LOST_TAIL = /^a ledger partition has lost its tail/;
+/**
+ * Appends that come late, and twice, behind a lost tail look like a copy of the log; nothing is decided until an
+ * operator has looked.
+ */
+const COPIED = /LEDGER_COPIED/;
+/** What an operator ends by adopting the cluster. */
+const OTHER_CLUSTER = /CLUSTER_CHANGED|LEDGER_COPIED/;
+/** Where etcd lost heads, a rebuild ends it. */
+const STOPPED = /SEQUENCE_STOPPED|stopped until a rebuild/;
+/** A partition is not served while its requests end below what is known: expected once they lost their tail. */
+const SHORTER_REQUESTS = /REQUESTS_RECREATED/;
+const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
+
+/** Writes to the trace. An `error` line needs an operator, which nothing here should. */
+function logOf(name: string, { world, history }: { readonly world: World; readonly history: History }): Log {
+  return logTo((level, fields, message) => {
+    const text = () => `${message} ${typeof fields === 'string' ? fields : shown(fields)}`;
+    world.note(() => `${name} ${level}: ${text()}`);
+    if (level !== 'error' && level !== 'fatal') return;
+    if (history.requestLosses.length > 0 && SHORTER_REQUESTS.test(text())) return;
+    if (history.losses.length > 0 && (LOST_TAIL.test(message) || COPIED.test(text()))) return;
+    if (history.replacements.length > 0 && OTHER_CLUSTER.test(text())) return;
+    if (history.setBacks.length > 0 && STOPPED.test(text())) return;
+    if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);
+  });
+}
+
+function logTo(write: (level: (typeof LEVELS)[number], fields: object | string, message: string) => void): Log {
+  const line = (level: (typeof LEVELS)[number]) => (fields: object | string, message?: string) =>
+    write(level, fields, message ?? '');
+  const log = Object.fromEntries(LEVELS.map((level) => [level, line(level)]));
+  return Object.assign(log, { child: () => log }) as unknown as Log;
+}
+
+function shown(fields: object): string {
+  return JSON.stringify(fields, (_, value) => {
+    if (value instanceof Error) return describeError(value);
+    return typeof value === 'bigint' ? String(value) : value;
+  });
+}
+
+const LOOK_MS = 250;
+/** Time after which a removed member must know it: by its next heartbeat, or when none was answered for a session. */
+const GRACE_MS = SESSION_MS + 2_000;
+
+/**
+ * Checks the readiness that a worker reports: brokers must have answered it recently, and the coordinator must list it
+ * as a member.
+ */
+class ReadinessProbe {
+  readonly #place: Place;
+  readonly #machine: Machine;
+  readonly #process: Process;
+  #answeredMs = Number.NEGATIVE_INFINITY;
+  /** How long the process has run since the coordinator last listed it as a member. */
+  #outMs = 0;
+
+  constructor(place: Place, machine: Machine, process: Process) {
+    this.#place = place;
+    this.#machine = machine;
+    this.#process = process;
+  }
+
+  /** Sees the answers that the process gets. */
+  readonly observer: CallObserver = {
+    sent: () => {},
+    ended: (_call, _request, isAnswered) => {
+      if (isAnswered) this.#answeredMs = this.#machine.read().mono;
+    },
+  };
+
+  watch(worker: Worker): void {
+    this.#process.after(LOOK_MS, () => {
+      this.#look(worker);
+      this.watch(worker);
+    });
+  }
+
+  #look(worker: Worker): void {
+    const { brokers, history, world } = this.#place;
+    const members = brokers.cluster.groups.get(this.#machine.pair.group)?.members ?? [];
+    const isMember = members.some(({ clientId }) => clientId === this.#process.name);
+    this.#outMs = isMember ? 0 : this.#outMs + LOOK_MS;
+    if (worker.unready !== undefined) return;
+    if (this.#machine.isStray) history.strays.push(`${this.#process.name} was ready at ${world.nowMs.toFixed(0)} ms`);
+    const silentMs = this.#machine.read().mono - this.#answeredMs;
+    const when = `${this.#process.name} at ${world.nowMs.toFixed(0)} ms was ready`;
+    if (silentMs > KAFKA_SILENCE_MS)
+      history.falselyReady.push(`${when} after ${silentMs.toFixed(0)} ms without an answer from a broker`);
+    if (this.#outMs > GRACE_MS) history.falselyReady.push(`${when} and had not been a member for ${this.#outMs} ms`);
   }
 }

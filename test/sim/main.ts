@@ -3,9 +3,8 @@ import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Fault } from './checker.ts';
 import type { Catch, Hunt } from './hunter.ts';
-import { MUTANTS } from './mutants.ts';
+import { changedMutants, firstSeed, git, MUTANTS, otherMutants } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
-import { changedMutants, firstSeed, git, otherMutants } from './selection.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, seldomIn, sum, type Tally, tallyOf } from './tally.ts';
 

@@ -273,3 +273,140 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
 ];
+
+/** Bugs in reading decisions back from the ledger, renewing them, and keeping copies of the index. */
+export const COPY_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'an entry that is gone counts as unknown',
+    scenario: 'retention',
+    patches: [
+      patch('src/ledger/decided.ts', 'return before === NOWHERE ? undefined : FORGOTTEN;', 'return undefined;'),
+    ],
+  },
+  {
+    name: 'an entry of another hash taken for a collision',
+    scenario: 'lost-tail',
+    firstSeed: 2626,
+    patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
+  },
+  {
+    name: 'the first of several keys with one hash taken',
+    patches: [patch('src/ledger/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
+  },
+  {
+    name: 'a renewal written for the first request',
+    scenario: 'retention',
+    firstSeed: 116,
+    patches: [
+      patch(
+        'src/pipeline/drafts.ts',
+        'const again = { requestOffset: record.offset, ...view };',
+        'const again = view;',
+      ),
+      patch(
+        'src/pipeline/drafts.ts',
+        'function renewalOf({ key, record }: Accepted',
+        'function renewalOf({ key }: Accepted',
+      ),
+    ],
+  },
+  {
+    name: 'decisions never renewed',
+    patches: [
+      patch(
+        'src/pipeline/age.ts',
+        'return accepted.record.timestampMs - decided.newestMs >= renewAfterMs;',
+        'return renewAfterMs < 0;',
+      ),
+    ],
+  },
+  {
+    name: 'a loser keeps a decision young',
+    scenario: 'retention',
+    firstSeed: 139,
+    patches: [
+      patch('src/ledger/decided.ts', '        newestMs = appendedAtMs;\n', ''),
+      patch(
+        'src/ledger/decided.ts',
+        '      if (hasDecision(entry, before, origin)) {',
+        '      newestMs = appendedAtMs;\n      if (hasDecision(entry, before, origin)) {',
+      ),
+    ],
+  },
+  {
+    name: 'a dropped copy counts as present',
+    patches: [patch('src/ledger/partition.ts', "  drop(): void {\n    this.#mode = 'absent';\n", '  drop(): void {\n')],
+  },
+  {
+    name: 'an unrecognised copy reported to the group',
+    scenario: 'lost-tail',
+    patches: [patch('src/worker/request-service.ts', '.filter(({ isRecognised }) => isRecognised)', '')],
+  },
+  {
+    name: 'decisions by an incomplete copy',
+    patches: [
+      patch(
+        'src/ledger/partition.ts',
+        'this.#position.isRecognised && end >= this.#target) return undefined;',
+        'this.#position.isRecognised) return undefined;',
+      ),
+    ],
+  },
+  {
+    name: 'a partition assigned to a member without a copy of it',
+    scenario: 'take-over',
+    patches: [patch('src/kafka/loops/planner.ts', 'able.filter((one) => lags.isCaughtUp(one, partition))', 'able')],
+  },
+];
+
+const RULINGS = 'src/pipeline/rulings.ts';
+const GROUP = 'src/cli/replay/group.ts';
+const PLAN = 'src/cli/replay/plan.ts';
+
+/** Mistakes about what was answered before an operator replayed. */
+export const REPLAY_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'replay: the statement is ignored',
+    scenario: 'replays',
+    patches: [
+      patch(
+        RULINGS,
+        'if (!request.route.wasAnswered && record.offset >= index.answeredBelow(partition)) return undefined;',
+        'if (!request.route.wasAnswered || record.offset < -index.answeredBelow(partition)) return undefined;',
+      ),
+    ],
+  },
+  {
+    name: 'replay: copies are forwarded without a mark',
+    scenario: 'replays',
+    patches: [
+      patch(
+        RULINGS,
+        'const wasAnswered = request.route.wasAnswered || record.offset < answeredBelow;',
+        'const wasAnswered = request.route.wasAnswered && record.offset < answeredBelow;',
+      ),
+    ],
+  },
+  {
+    name: 'replay: the offset moves before the statement',
+    scenario: 'replays',
+    patches: [
+      patch(GROUP, '  await stateAnswered(log, plan);\n', ''),
+      patch(
+        GROUP,
+        '  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });',
+        '  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });\n  await stateAnswered(log, plan);',
+      ),
+    ],
+  },
+  {
+    name: 'replay: the second one says less',
+    scenario: 'replays',
+    patches: [patch(PLAN, 'Math.max(to, stated)', 'Math.max(to, Math.min(0, stated))')],
+  },
+  {
+    name: 'replay: what waits counts as answered',
+    scenario: 'replays',
+    patches: [patch(PLAN, 'Math.max(to, stated)', 'Math.max(to, stated, position?.small ?? 0)')],
+  },
+];

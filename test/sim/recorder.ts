@@ -11,13 +11,11 @@ import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
-import { CompactedWitness } from './compacted-witness.ts';
-import { isLost, mayBePassedOver, placeName } from './decisions.ts';
-import { EqualRequests } from './equal-requests.ts';
-import { FirstSends } from './first-sends.ts';
+import { EqualRequests, isLost, mayBePassedOver, placeName } from './decisions.ts';
 import type { Append, History, RequestPlace, SentRequest } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import { isReplyTopic, START_MS, TAG, WITNESS } from './setting.ts';
+import { CompactedWitness } from './term-checks.ts';
 import type { World } from './world.ts';
 
 /** What a record without a value is rejected with. */
@@ -432,4 +430,25 @@ export function kindOf(batch: Buffer): 'decisions' | 'statements' | 'marker' | '
   if (first?.key !== null || first.value === null) return 'decisions';
   const { end, through } = decodeLedgerEntry(first.value);
   return end === 0 && through === -1 ? 'clock marker' : 'marker';
+}
+
+/** When processes sent replies first: an append that is not answered is sent again, maybe long after. */
+class FirstSends {
+  readonly #sent = new Map<string, number>();
+
+  /** A process sends these replies at a time in the history's order. */
+  add(process: string, batch: Buffer, sent: number): void {
+    for (const record of recordsOf(batch)) {
+      const name = nameOf(process, record);
+      if (!this.#sent.has(name)) this.#sent.set(name, sent);
+    }
+  }
+
+  of(process: string, record: PlainRecord): number | undefined {
+    return this.#sent.get(nameOf(process, record));
+  }
+}
+
+function nameOf(process: string, { value, headers }: PlainRecord): string {
+  return `${process} ${headers?.[TAG]} ${value?.toString('latin1')}`;
 }

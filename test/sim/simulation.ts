@@ -1,11 +1,10 @@
 import { describeError } from '../../src/errors.ts';
 import { Brokers } from './brokers.ts';
 import { checkHistory, type Fault } from './checker.ts';
-import { emptyHistory } from './empty-history.ts';
 import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
 import { finalTopics } from './final-topics.ts';
-import type { History } from './history.ts';
+import { emptyHistory, type History } from './history.ts';
 import { Network } from './network.ts';
 import { needsSequences, type Scenario, scenarioOf } from './scenario.ts';
 import { sealed, World } from './world.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Mutant } from './mutant.ts';
-import { changedMutants, firstSeed, type Git, otherMutants, rotation } from './selection.ts';
+import { changedMutants, firstSeed, type Git, otherMutants, rotation } from './mutants.ts';
 
 const mutant = (file: string): Mutant => ({ name: file, patches: [{ file, from: 'a', to: 'b' }] });
 const MUTANTS = Array.from({ length: 40 }, (_, i) => mutant(`src/${i}.ts`));
