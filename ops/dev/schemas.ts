@@ -6,10 +6,12 @@ import { ROOT } from './paths.ts';
 const HEAD = `// Written by 'npm run schemas' from schemas/*.avsc.
 
 /**
- * The Avro schemas, by file name. Files would be lost when a service bundles the client, and modules they can't be: Node
- * imports JSON by the extension .json alone, and Rollup not without a plugin.
+ * The Avro schemas of requests and replies, by file name. Files would be lost when a service bundles the client, and
+ * modules they can't be: Node imports JSON by the extension .json alone, and Rollup not without a plugin.
  */
-export const SCHEMAS = {
+`;
+const LEDGER_HEAD = `
+/** Those of the ledger, apart, since the client bundles none of them. */
 `;
 
 /** The module that holds the schemas' texts. */
@@ -19,11 +21,17 @@ export const SCHEMAS_MODULE = join(ROOT, 'src/codec/schemas.ts');
 export function renderSchemas(): string {
   const dir = join(ROOT, 'schemas');
   const files = readdirSync(dir).filter((file) => file.endsWith('.avsc'));
-  const entries = files.sort().map((file) => {
-    const text = readFileSync(join(dir, file), 'utf8').replaceAll(/[\\`]|\$\{/g, (found) => `\\${found}`);
-    return `  '${file.slice(0, -'.avsc'.length)}': \`${text}\`,\n`;
-  });
-  return `${HEAD}${entries.join('')}} as const;\n`;
+  const tableOf = (name: string, ofLedger: boolean): string => {
+    const entries = files
+      .sort()
+      .filter((file) => file.startsWith('ledger-') === ofLedger)
+      .map((file) => {
+        const text = readFileSync(join(dir, file), 'utf8').replaceAll(/[\\`]|\$\{/g, (found) => `\\${found}`);
+        return `  '${file.slice(0, -'.avsc'.length)}': \`${text}\`,\n`;
+      });
+    return `export const ${name} = {\n${entries.join('')}} as const;\n`;
+  };
+  return `${HEAD}${tableOf('SCHEMAS', false)}${LEDGER_HEAD}${tableOf('LEDGER_SCHEMAS', true)}`;
 }
 
 if (import.meta.main) writeFileSync(SCHEMAS_MODULE, renderSchemas());

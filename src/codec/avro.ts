@@ -1,7 +1,6 @@
 import avro, { type Type } from 'avsc';
 import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, isFramed, singleObjectHeader } from './framing.ts';
 import { isInt64, readLong, writeLong } from './long.ts';
-import { SCHEMAS } from './schemas.ts';
 
 /** The cursor that avsc passes to a type's _read; `pos` may exceed the length, which avsc checks only at the end. */
 interface Tap {
@@ -98,11 +97,6 @@ export interface MessageSchema {
   readonly maxBodyBytes: number;
 }
 
-/** The text of `schemas/<name>.avsc`. */
-export function schemaText(name: keyof typeof SCHEMAS): string {
-  return SCHEMAS[name];
-}
-
 /**
  * The fingerprint of a schema's text; undefined for text that is not a schema of idalloc in any case. Compiles nothing:
  * avsc generates code for records, which takes seconds for a schema made for that.
@@ -112,16 +106,16 @@ export function schemaFingerprint(text: string): Buffer | undefined {
   return form === undefined ? undefined : fingerprint(form);
 }
 
-/** The bytes before each body of one of idalloc's schemas. Compiles nothing either. */
-export function schemaHeader(name: keyof typeof SCHEMAS): Buffer {
-  const print = schemaFingerprint(schemaText(name));
-  if (print === undefined) throw new Error(`schemas/${name}.avsc is not a schema`);
+/** The bytes before each body of one of idalloc's schemas, from its text. Compiles nothing either. */
+export function schemaHeader(text: string): Buffer {
+  const print = schemaFingerprint(text);
+  if (print === undefined) throw new Error('the text is not a schema');
   return singleObjectHeader(print);
 }
 
-/** Loads one of idalloc's schemas by its file name. */
-export function loadSchema(name: keyof typeof SCHEMAS, maxBodyBytes: number): MessageSchema {
-  const type = avro.Type.forSchema(JSON.parse(schemaText(name)), { typeHook: ourTypes, omitRecordMethods: true });
+/** Loads one of idalloc's schemas from its text. */
+export function loadSchema(text: string, maxBodyBytes: number): MessageSchema {
+  const type = avro.Type.forSchema(JSON.parse(text), { typeHook: ourTypes, omitRecordMethods: true });
   const print = fingerprint(canonicalForm(type));
   return { type, fingerprint: print, header: singleObjectHeader(print), maxBodyBytes };
 }

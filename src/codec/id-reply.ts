@@ -18,6 +18,7 @@ import type { Encoding } from './id-request.ts';
 import { arrayOfLongs } from './long.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkSequence } from './request-checks.ts';
+import { SCHEMAS } from './schemas.ts';
 import { checkNumbers, type Numbers } from './sequence-entry.ts';
 
 /** The answer to a request: a batch, numbers of a sequence, or an error. Readers must accept unknown error codes. */
@@ -32,9 +33,9 @@ type BatchReply = Extract<IdReply, { readonly batch: IdBatch }>;
 /** Room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
 
-const schema = loadSchema('id-reply', MAX_REPLY_BYTES);
+const schema = loadSchema(SCHEMAS['id-reply'], MAX_REPLY_BYTES);
 /** With numbers. The body of any other reply is the same in both. */
-const wideSchema = loadSchema('id-reply-2', MAX_REPLY_BYTES);
+const wideSchema = loadSchema(SCHEMAS['id-reply-2'], MAX_REPLY_BYTES);
 export const ID_REPLY_FINGERPRINT = schema.fingerprint;
 export const WIDE_REPLY_FINGERPRINT = wideSchema.fingerprint;
 

@@ -3,6 +3,7 @@ import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
 import { framingOf, HEADER_BYTES, isFramed } from './framing.ts';
 import { type Long, toSafeNumber } from './long.ts';
 import { checkCorrelationId, checkCount, checkReplyTopic, checkRequestId, checkSequence } from './request-checks.ts';
+import { SCHEMAS } from './schemas.ts';
 
 /** How a reply lists its IDs: as ranges, or one by one. */
 export type Encoding = 'RANGES' | 'IDS';
@@ -28,9 +29,9 @@ export const MAX_REQUEST_BYTES = 16 * 1024;
 /** The latest time that a Date can represent. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
 
-const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
+const schema = loadSchema(SCHEMAS['id-request'], MAX_REQUEST_BYTES - HEADER_BYTES);
 /** With a request ID and a sequence, which workers of earlier releases refuse. */
-const wideSchema = loadSchema('id-request-2', MAX_REQUEST_BYTES - HEADER_BYTES);
+const wideSchema = loadSchema(SCHEMAS['id-request-2'], MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_HEADER: Buffer = schema.header;
 export const WIDE_REQUEST_HEADER: Buffer = wideSchema.header;
 

@@ -18,6 +18,7 @@ import { MessageReader } from './message-reader.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { MAX_REQUEST_COUNT } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
+import { LEDGER_SCHEMAS } from './schemas.ts';
 import {
   checkNumbers,
   checkStatement,
@@ -119,8 +120,8 @@ const hashes = memoize((request) => {
 }, 1_000);
 
 /** The bytes before the body of each entry that is no sequence's, and of each one that is. */
-export const LEDGER_ENTRY_HEADER: Buffer = schemaHeader('ledger-entry');
-export const SEQUENCE_ENTRY_HEADER: Buffer = schemaHeader('ledger-sequence');
+export const LEDGER_ENTRY_HEADER: Buffer = schemaHeader(LEDGER_SCHEMAS['ledger-entry']);
+export const SEQUENCE_ENTRY_HEADER: Buffer = schemaHeader(LEDGER_SCHEMAS['ledger-sequence']);
 
 /** The largest batch of any layout needs a fifth of it. */
 const MAX_ENTRY_BYTES = 64 * 1024;

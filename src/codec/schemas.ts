@@ -1,8 +1,8 @@
 // Written by 'npm run schemas' from schemas/*.avsc.
 
 /**
- * The Avro schemas, by file name. Files would be lost when a service bundles the client, and modules they can't be: Node
- * imports JSON by the extension .json alone, and Rollup not without a plugin.
+ * The Avro schemas of requests and replies, by file name. Files would be lost when a service bundles the client, and
+ * modules they can't be: Node imports JSON by the extension .json alone, and Rollup not without a plugin.
  */
 export const SCHEMAS = {
   'id-reply-2': `{
@@ -281,6 +281,10 @@ export const SCHEMAS = {
   ]
 }
 `,
+} as const;
+
+/** Those of the ledger, apart, since the client bundles none of them. */
+export const LEDGER_SCHEMAS = {
   'ledger-entry': `{
   "type": "record",
   "name": "LedgerEntry",

@@ -9,12 +9,12 @@ import {
   fingerprintHex,
   loadSchema,
   schemaFingerprint,
-  schemaText,
+  schemaHeader,
 } from '../../src/codec/avro.ts';
-import { SCHEMAS } from '../../src/codec/schemas.ts';
+import { LEDGER_SCHEMAS, SCHEMAS } from '../../src/codec/schemas.ts';
 
-const request = loadSchema('id-request', 16 * 1024);
-const reply = loadSchema('id-reply', 64 * 1024);
+const request = loadSchema(SCHEMAS['id-request'], 16 * 1024);
+const reply = loadSchema(SCHEMAS['id-reply'], 64 * 1024);
 const EMPTY_REQUEST = { count: 1n, correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
 
 /** A body that claims this many IDs in its ids array, and has none. */
@@ -33,10 +33,10 @@ describe('schemas', () => {
   });
 
   it('document every record and every field', () => {
-    const names = Object.keys(SCHEMAS) as (keyof typeof SCHEMAS)[];
-    expect(names.length).toBeGreaterThanOrEqual(3);
-    for (const name of names) {
-      const { type } = loadSchema(name, 1024);
+    const all = Object.entries({ ...SCHEMAS, ...LEDGER_SCHEMAS });
+    expect(all.length).toBeGreaterThanOrEqual(3);
+    for (const [name, text] of all) {
+      const { type } = loadSchema(text, 1024);
       expect(withoutDoc(type.schema({ exportAttrs: true }), name)).toEqual([]);
     }
   });
@@ -113,7 +113,7 @@ describe('strict decoding', () => {
 describe('encoding', () => {
   it('writes messages that are larger than its workspace', () => {
     const value = { ...EMPTY_REQUEST, correlation_id: Buffer.alloc(40_000, 7) };
-    const large = loadSchema('id-request', 64 * 1024);
+    const large = loadSchema(SCHEMAS['id-request'], 64 * 1024);
     expect(decodeFramed(large, encodeFramed(large, value))).toEqual(value);
   });
 
@@ -137,23 +137,24 @@ describe("a layout's fingerprint", () => {
 afterEach(() => vi.unstubAllGlobals());
 
 describe('the canonical form of a schema text', () => {
-  it.for(Object.keys(SCHEMAS) as (keyof typeof SCHEMAS)[])('of %s is that of the compiled schema', (name) => {
-    const { type, fingerprint } = loadSchema(name, 1_000);
-    expect(canonicalFormOf(schemaText(name))).toBe(canonicalForm(type));
-    expect(schemaFingerprint(schemaText(name))).toEqual(fingerprint);
+  it.for(Object.entries({ ...SCHEMAS, ...LEDGER_SCHEMAS }))('of %s is that of the compiled schema', ([, text]) => {
+    const { type, fingerprint, header } = loadSchema(text, 1_000);
+    expect(canonicalFormOf(text)).toBe(canonicalForm(type));
+    expect(schemaFingerprint(text)).toEqual(fingerprint);
+    expect(schemaHeader(text)).toEqual(header);
   });
 
   it('does not depend on attributes, white space and the way in which names are written', () => {
-    const { namespace, name, ...rest } = JSON.parse(schemaText('id-request'));
+    const { namespace, name, ...rest } = JSON.parse(SCHEMAS['id-request']);
     const other = { ...rest, 'avro.java.string': 'String', name: `${namespace}.${name}` };
-    expect(canonicalFormOf(JSON.stringify(other))).toBe(canonicalFormOf(schemaText('id-request')));
+    expect(canonicalFormOf(JSON.stringify(other))).toBe(canonicalFormOf(SCHEMAS['id-request']));
   });
 
   it('is found without compiling code', () => {
     vi.stubGlobal('Function', () => {
       throw new Error('compiled');
     });
-    expect(schemaFingerprint(schemaText('id-request'))).toBeDefined();
+    expect(schemaFingerprint(SCHEMAS['id-request'])).toBeDefined();
   });
 
   it('is refused for texts above 8 KB, nested ones, and what is not a schema', () => {

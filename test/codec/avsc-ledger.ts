@@ -3,10 +3,11 @@ import { countIds, plainRanges, type WireBatch, wireToBatch } from '../../src/co
 import type { LedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { toSafeNumber } from '../../src/codec/long.ts';
 import type { RecordHeaders } from '../../src/codec/request-headers.ts';
+import { LEDGER_SCHEMAS } from '../../src/codec/schemas.ts';
 import { checkNumbers, checkStatement, RENEWAL, statementFacts } from '../../src/codec/sequence-entry.ts';
 
-const entries = loadSchema('ledger-entry', 64 * 1024);
-const ofSequences = loadSchema('ledger-sequence', 16 * 1024);
+const entries = loadSchema(LEDGER_SCHEMAS['ledger-entry'], 64 * 1024);
+const ofSequences = loadSchema(LEDGER_SCHEMAS['ledger-sequence'], 16 * 1024);
 
 /** The fields of a decided request, as both schemas name them. */
 interface WireRequest {

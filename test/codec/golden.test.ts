@@ -11,6 +11,7 @@ import {
 import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey, encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { LEDGER_SCHEMAS, SCHEMAS } from '../../src/codec/schemas.ts';
 import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
@@ -173,7 +174,8 @@ const SAMPLES: readonly Sample[] = [
   },
 ];
 
-const SCHEMAS: readonly SchemaName[] = [
+const TEXTS: Readonly<Record<SchemaName, string>> = { ...SCHEMAS, ...LEDGER_SCHEMAS };
+const ORDER: readonly SchemaName[] = [
   'id-request',
   'id-request-2',
   'id-reply',
@@ -204,8 +206,8 @@ function index(): unknown {
       'Each file is a record value: C3 01, the schema fingerprint (CRC-64-AVRO, little endian), the Avro body. ' +
       'In "decoded" 64-bit integers are decimal strings and bytes are hex.',
     schemas: Object.fromEntries(
-      SCHEMAS.map((name) => {
-        const schema = loadSchema(name, 1024);
+      ORDER.map((name) => {
+        const schema = loadSchema(TEXTS[name], 1024);
         return [
           `${name}.avsc`,
           { fingerprint: schema.fingerprint.toString('hex'), canonical_form: canonicalForm(schema.type) },

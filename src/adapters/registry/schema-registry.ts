@@ -1,5 +1,6 @@
-import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
+import { schemaFingerprint } from '../../codec/avro.ts';
 import { requestHeaderOf } from '../../codec/id-request.ts';
+import { SCHEMAS } from '../../codec/schemas.ts';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
@@ -147,7 +148,7 @@ export class SchemaRegistry implements SchemaIds {
   async register(requestTopic: string): Promise<readonly RegisteredSchema[]> {
     const registered: RegisteredSchema[] = [];
     for (const [subject, name] of schemasOf(requestTopic)) {
-      registered.push({ subject, id: await this.#register(subject, schemaText(name), COMPATIBILITY[name]) });
+      registered.push({ subject, id: await this.#register(subject, SCHEMAS[name], COMPATIBILITY[name]) });
     }
     return registered;
   }
@@ -165,7 +166,7 @@ export class SchemaRegistry implements SchemaIds {
 
   /** The registry's response for this version's schema under a subject, if it is registered. */
   async #find(subject: string, name: SchemaName): Promise<RegistryResponse | undefined> {
-    const request = { schema: schemaText(name), schemaType: 'AVRO' };
+    const request = { schema: SCHEMAS[name], schemaType: 'AVRO' };
     const found = await this.#call('POST', `subjects/${encodeURIComponent(subject)}`, request, [404]);
     return found.status === 200 ? found : undefined;
   }

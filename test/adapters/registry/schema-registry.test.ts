@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { SchemaRegistry, WAIT_LIMIT_MS } from '../../../src/adapters/registry/schema-registry.ts';
-import { schemaText } from '../../../src/codec/avro.ts';
 import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../../src/codec/id-request.ts';
+import { SCHEMAS } from '../../../src/codec/schemas.ts';
 
 const URL = 'http://registry/api';
 const REPLY_ID = 40;
@@ -36,7 +36,7 @@ class FakeRegistry {
 
 function well(path: string): readonly [number, unknown] {
   if (path === '/subjects/idalloc.IdReply') return [200, { id: REPLY_ID }];
-  if (path === '/schemas/ids/7') return [200, { schema: schemaText('id-request') }];
+  if (path === '/schemas/ids/7') return [200, { schema: SCHEMAS['id-request'] }];
   if (path === '/schemas/ids/8') return [200, { schema: '"string"' }];
   if (path === '/schemas/ids/9') return [200, { schema: 'message M {}', schemaType: 'PROTOBUF' }];
   return [404, { error_code: 40403 }];
@@ -56,7 +56,7 @@ describe('a schema registry', () => {
     registry.asks = [];
     registry.answer = (path) => (path.startsWith('/subjects') ? [200, { id: 1 }] : well(path));
     expect(await registry.client().missing('orders')).toEqual([]);
-    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map(schemaText);
+    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map((name) => SCHEMAS[name]);
     expect(registry.asks.map(({ schema }) => schema)).toEqual(texts);
     registry.answer = () => [500, {}];
     await expect(registry.client().missing('orders')).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
@@ -87,14 +87,14 @@ describe('a schema registry', () => {
       'idalloc.IdReply',
       'idalloc.IdReply-2',
     ]);
-    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map(schemaText);
+    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map((name) => SCHEMAS[name]);
     expect(registry.asks.flatMap(({ schema }) => schema ?? [])).toEqual(texts);
   });
 
   it('tells the schemas of requests apart', async () => {
     const registry = new FakeRegistry();
     registry.answer = (path) => {
-      return path === '/schemas/ids/6' ? [200, { schema: schemaText('id-request-2') }] : well(path);
+      return path === '/schemas/ids/6' ? [200, { schema: SCHEMAS['id-request-2'] }] : well(path);
     };
     const client = registry.client();
     await client.learn(new Set([6, 7]), 0);
@@ -262,7 +262,7 @@ describe('a schema registry', () => {
 
   it('has all schemas of the request topic found before any look-up, whatever others have cost its partition', async () => {
     const registry = new FakeRegistry();
-    const schema = schemaText('id-request');
+    const schema = SCHEMAS['id-request'];
     const fromJava = JSON.stringify({ ...JSON.parse(schema), doc: undefined });
     registry.answer = (path) => {
       if (path === '/subjects/orders-value/versions') return [200, [1, 2, 3]];
