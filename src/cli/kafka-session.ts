@@ -18,10 +18,12 @@ import { RUNTIME } from '../runtime.ts';
 import type { CliContext } from './context.ts';
 import { logText, Progress } from './terminal.ts';
 
-type Waiting = Pick<CliContext, 'stop' | 'err' | 'env'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
+type Announcing = Pick<CliContext, 'stop' | 'err' | 'env'> & {
+  readonly terminal: Pick<CliContext['terminal'], 'errors'>;
+};
 
 /** How to connect to the brokers; tests pass their own. */
-interface Wire {
+interface Connecting {
   readonly dialer: Dialer;
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
@@ -38,10 +40,10 @@ const NOTICE_AFTER_MS = 3_000;
  * STOPPING when `stop` aborts.
  */
 export async function withCluster<T>(
-  context: Waiting,
+  context: Announcing,
   config: KafkaConfig,
   use: (source: Source) => Promise<T>,
-  wire: Wire = { dialer: kafkaDialer(config.kafka), seeds: seedsOf(config.kafka.brokers), runtime: RUNTIME },
+  wire: Connecting = { dialer: kafkaDialer(config.kafka), seeds: seedsOf(config.kafka.brokers), runtime: RUNTIME },
 ): Promise<T> {
   const { stop, env } = context;
   const level = env.LOG_LEVEL === undefined || env.LOG_LEVEL === '' ? 'error' : config.logLevel;
@@ -90,7 +92,7 @@ export async function readShown(
 
 async function requireResponse(
   { cluster, runtime }: Source,
-  { terminal, err }: Waiting,
+  { terminal, err }: Announcing,
   { kafka }: KafkaConfig,
 ): Promise<void> {
   const patience = runtime.schedule(NOTICE_AFTER_MS, () => {

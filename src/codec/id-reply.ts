@@ -53,7 +53,7 @@ interface WireNumbers {
   readonly format: string;
 }
 
-interface Wire {
+interface WireReply {
   readonly correlation_id: Buffer;
   readonly result: WireResult;
 }
@@ -65,7 +65,7 @@ interface Wire {
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
   if ('batch' in reply) return encodeBatchReply(reply, encoding);
-  const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply) };
+  const wire: WireReply = { correlation_id: reply.correlationId, result: toResult(reply) };
   return encodeFramed('numbers' in reply ? wideSchema : schema, wire);
 }
 
@@ -101,7 +101,7 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
     const single = confluentSchemaId(bytes) === undefined ? bytes : asSingleObject(wideSchema.header, bytes);
     const wire = decodeFramed(schema, single) ?? decodeFramed(wideSchema, single);
     if (wire === undefined) throw new Error('it has another framing or schema');
-    return fromWire(wire as Wire);
+    return fromWire(wire as WireReply);
   } catch (error) {
     throw new IdallocError('MALFORMED_REPLY', `the value is not an IdReply: ${describeError(error)}`, { cause: error });
   }
@@ -114,7 +114,7 @@ function toResult(reply: Exclude<IdReply, BatchReply>): WireResult {
   return { 'idalloc.SequenceBatch': { sequence, first: BigInt(first), count, step: BigInt(step), format } };
 }
 
-function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { encoding: Encoding } {
+function fromWire({ correlation_id: correlationId, result }: WireReply): IdReply & { encoding: Encoding } {
   if ('idalloc.IdError' in result) {
     const { code, message } = result['idalloc.IdError'];
     return { correlationId, error: { code, message }, encoding: 'RANGES' };

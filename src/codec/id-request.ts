@@ -36,7 +36,7 @@ export const ID_REQUEST_HEADER: Buffer = schema.header;
 export const WIDE_REQUEST_HEADER: Buffer = wideSchema.header;
 
 /** The body as the schema has it. */
-interface Wire {
+interface WireRequest {
   readonly count: Long;
   readonly correlation_id: Buffer | null;
   readonly reply_topic: string | null;
@@ -53,7 +53,7 @@ interface Wire {
  */
 export function encodeIdRequest(request: IdRequest): Buffer {
   const { correlationId, replyTopic, expiresAtMs, encoding, requestId, sequence } = request;
-  const wire: Wire = {
+  const wire: WireRequest = {
     count: request.count,
     correlation_id: correlationId ?? null,
     reply_topic: replyTopic ?? null,
@@ -61,7 +61,7 @@ export function encodeIdRequest(request: IdRequest): Buffer {
     encoding: encoding ?? null,
   };
   if (requestId === undefined && sequence === undefined) return encodeFramed(schema, wire);
-  const wide: Wire = { ...wire, request_id: requestId ?? null, sequence: sequence ?? null };
+  const wide: WireRequest = { ...wire, request_id: requestId ?? null, sequence: sequence ?? null };
   return encodeFramed(wideSchema, wide);
 }
 
@@ -87,7 +87,7 @@ export function decodeIdRequest(value: Buffer): IdRequest {
 /** Where the headers name what differs, requests that follow each other mostly have the same value. */
 let lastValue: { readonly value: Buffer; readonly request: IdRequest } | undefined;
 
-function readRequest(wire: Wire): IdRequest {
+function readRequest(wire: WireRequest): IdRequest {
   return {
     count: checkCount(wire.count),
     correlationId: wire.correlation_id === null ? undefined : checkCorrelationId(wire.correlation_id),
@@ -112,11 +112,11 @@ export function readBodyAddress(value: Buffer): {
   return { correlationId: wire.correlation_id, requestId: wire.request_id ?? null, replyTopic: wire.reply_topic };
 }
 
-function decodeWire(value: Buffer): Wire {
+function decodeWire(value: Buffer): WireRequest {
   const known = isFramed(schema.header, value) ? schema : wideSchema;
   if (known === wideSchema && !isFramed(wideSchema.header, value)) throw unknownFrame(value);
   try {
-    return decodeStrict(known, value, HEADER_BYTES) as Wire;
+    return decodeStrict(known, value, HEADER_BYTES) as WireRequest;
   } catch (error) {
     throw new IdallocError('MALFORMED_REQUEST', `the value is not an IdRequest: ${describeError(error)}`, {
       cause: error,

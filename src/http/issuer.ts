@@ -103,7 +103,7 @@ const MAX_WAIT_MS = 2_000;
  */
 const QUANTUM = 10_000;
 
-interface Waiting {
+interface WaitingCall {
   readonly share: Share;
   readonly count: number;
   readonly sinceMs: number;
@@ -114,7 +114,7 @@ interface Waiting {
 interface Share {
   readonly name: string;
   /** In order of arrival, without the request in progress. */
-  readonly waiting: Waiting[];
+  readonly waiting: WaitingCall[];
   requests: number;
   ids: number;
   /** IDs that it may still take in this round. */
@@ -193,7 +193,7 @@ export class AllocationQueue {
    * Takes the next request from the queue. A caller whose turn is too short for its request gets more in the next
    * round.
    */
-  #next(): Waiting | undefined {
+  #next(): WaitingCall | undefined {
     for (const share of this.#round) {
       const [first] = share.waiting;
       if (first !== undefined && first.count > share.deficit) {
@@ -210,7 +210,7 @@ export class AllocationQueue {
     return undefined;
   }
 
-  async #allocate({ count, sinceMs }: Waiting): Promise<Allocated> {
+  async #allocate({ count, sinceMs }: WaitingCall): Promise<Allocated> {
     const { source, monotonicMs } = this.#options;
     if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`the request waited longer than ${MAX_WAIT_MS} ms`);
     const [batch] = await source.allocate([count]);

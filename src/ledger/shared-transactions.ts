@@ -11,7 +11,7 @@ type Etcd = Pick<EtcdPort, 'get' | 'range' | 'transact'>;
 type Outcome = Awaited<ReturnType<EtcdPort['transact']>>;
 
 /** A transaction that waits for others to go with it. */
-interface Waiting {
+interface WaitingSwap {
   readonly compares: readonly Compare[];
   readonly operations: readonly KeyOperation[];
   readonly bytes: number;
@@ -42,7 +42,7 @@ const GAP_MS = 5;
 export class SharedTransactions implements Etcd {
   readonly #etcd: Etcd;
   readonly #runtime: Pick<Runtime, 'monotonicMs' | 'nextTurn' | 'sleep'>;
-  #waiting: readonly Waiting[] = [];
+  #waiting: readonly WaitingSwap[] = [];
   #isGoing = false;
   #begunMs = Number.NEGATIVE_INFINITY;
 
@@ -84,7 +84,7 @@ export class SharedTransactions implements Etcd {
   }
 
   /** Settles them; never rejects. */
-  async #send(some: readonly Waiting[]): Promise<void> {
+  async #send(some: readonly WaitingSwap[]): Promise<void> {
     try {
       const compares = some.flatMap((one) => one.compares);
       const operations = some.flatMap((one) => one.operations);
@@ -98,8 +98,8 @@ export class SharedTransactions implements Etcd {
 }
 
 /** In their order, as many in each transaction as fit. etcd takes no key twice in one. */
-function together(waiting: readonly Waiting[]): readonly (readonly Waiting[])[] {
-  const all: Waiting[][] = [];
+function together(waiting: readonly WaitingSwap[]): readonly (readonly WaitingSwap[])[] {
+  const all: WaitingSwap[][] = [];
   const keys = new Set<string>();
   let [operations, bytes] = [0, 0];
   for (const one of waiting) {

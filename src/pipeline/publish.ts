@@ -8,7 +8,7 @@ export interface PublishDeps {
   readonly timeStep: TimeStep;
 }
 
-type Refused<T> = Extract<Delivery, { readonly ok: false }> & { readonly item: T };
+type Undelivered<T> = Extract<Delivery, { readonly ok: false }> & { readonly item: T };
 
 /** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
 export async function publish<T>(
@@ -17,7 +17,7 @@ export async function publish<T>(
   partition: number,
   items: readonly T[],
   recordOf: (item: T) => OutgoingRecord,
-): Promise<Refused<T>[]> {
+): Promise<Undelivered<T>[]> {
   if (items.length === 0) return [];
   const deliveries = await timeStep(step, () => publisher.publish(items.map(recordOf), partition));
   return items.flatMap((item, i) => {
@@ -33,7 +33,7 @@ export async function publishAnswers<T extends { readonly intake: Intake }>(
   partition: number,
   items: readonly T[],
   recordOf: (item: T) => OutgoingRecord,
-): Promise<Refused<T>[]> {
+): Promise<Undelivered<T>[]> {
   if (items.length === 0) return [];
   const requests = () => items.map(({ intake }) => intake.record);
   return deps.trace.step(step, requests, () => publish(deps, step, partition, items, recordOf));

@@ -18,13 +18,13 @@ export interface KafkaRefusalsOptions {
 }
 
 /** What the brokers refuse. */
-interface Refused {
+interface RefusedCall {
   readonly on: UsedRight['on'] | 'broker';
   readonly name: string;
   readonly operation: UsedRight['operation'] | 'login' | 'join';
 }
 
-interface Refusal extends Refused {
+interface Refusal extends RefusedCall {
   readonly resource: KafkaResource;
   /** The refused operation and the cause, with the remedy. */
   readonly detail: string;
@@ -174,7 +174,7 @@ export class KafkaRefusals implements Watch {
     if (this.#written.size > MAX_REPLY_TOPICS && oldest !== undefined) this.#written.delete(oldest);
   }
 
-  #refused(refused: Refused, resource: KafkaResource, detail: string): void {
+  #refused(refused: RefusedCall, resource: KafkaResource, detail: string): void {
     const key = keyOf(refused);
     const nowMs = this.#options.runtime.monotonicMs();
     const before = this.#current().get(key);
@@ -185,7 +185,7 @@ export class KafkaRefusals implements Watch {
     if (nowMs - refusal.sinceMs >= LOG_AFTER_MS && this.#isOurs(refusal)) this.#log(refusal);
   }
 
-  #accepted(refused: Refused): void {
+  #accepted(refused: RefusedCall): void {
     if (this.#refusals.size === 0) return; // nearly always, and asked for each call
     const key = keyOf(refused);
     const refusal = this.#refusals.get(key);
@@ -214,10 +214,10 @@ export class KafkaRefusals implements Watch {
   }
 }
 
-function loginAt(address: BrokerAddress): Refused {
+function loginAt(address: BrokerAddress): RefusedCall {
   return { on: 'broker', name: formatHostPort(address), operation: 'login' };
 }
 
-function keyOf({ on, name, operation }: Refused): string {
+function keyOf({ on, name, operation }: RefusedCall): string {
   return `${operation} ${on} ${name}`;
 }

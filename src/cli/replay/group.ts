@@ -28,7 +28,7 @@ import type { CliContext } from '../context.ts';
 import type { KafkaSession } from '../kafka-session.ts';
 import { counted } from '../output.ts';
 import {
-  type Due,
+  type DueOffsets,
   isReplayed,
   namedPartitions,
   type PartitionPlan,
@@ -215,7 +215,7 @@ export async function requestEnds({ source, config }: Omit<Tools, 'context'>): P
 /** Requests that workers have forwarded. */
 interface Forwarded {
   readonly count: number;
-  readonly due: readonly Due[];
+  readonly due: readonly DueOffsets[];
   /** The offsets, in each partition, of those that are planned to be read again where they were first. */
   readonly copies: ReadonlyMap<number, ReadonlySet<number>>;
 }
@@ -234,7 +234,7 @@ export async function forwardedSince(
     ...span,
     from: Math.max(span.from, ends.get(span.partition) ?? 0),
   }));
-  const due = new Map<number, Due>();
+  const due = new Map<number, DueOffsets>();
   const copies = new Map<number, Set<number>>();
   let count = 0;
   await readSpans(source, since, {
@@ -259,7 +259,7 @@ export async function forwardedSince(
  */
 export async function caughtUp(
   { source, config, context }: Tools,
-  due: readonly Due[],
+  due: readonly DueOffsets[],
   stallMs: number,
   onLeft: (left: number) => void,
 ): Promise<void> {

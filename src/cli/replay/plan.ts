@@ -19,7 +19,7 @@ export interface ReplayablePartition {
 }
 
 /** The offsets that a group has to read of a partition. */
-export interface Due {
+export interface DueOffsets {
   readonly partition: number;
   readonly from: number;
   /** Exclusive. */
@@ -27,7 +27,7 @@ export interface Due {
 }
 
 /** `to` is the offset that the group has committed. */
-export interface PartitionPlan extends Due {
+export interface PartitionPlan extends DueOffsets {
   /** Every request below this offset was answered: one without a decision was refused, and is refused again. */
   readonly below: number;
   /**
@@ -103,7 +103,7 @@ const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title,
  * The requests whose decision a new statement changes. Those of an earlier replay that is still in progress are among
  * them, though they are not read again for this one: `--decide-refused` decides them as well.
  */
-export function concernedBy(plan: readonly PartitionPlan[]): Due[] {
+export function concernedBy(plan: readonly PartitionPlan[]): DueOffsets[] {
   return plan.map(({ partition, from, below: to }) => ({ partition, from, to }));
 }
 
@@ -166,7 +166,10 @@ export function undecidedText(undecided: readonly UndecidedRequests[], decideRef
 }
 
 /** How many requests are left to read. */
-export function remaining(due: readonly Due[], committed: ReadonlyMap<number, { readonly offset: number }>): number {
-  const left = ({ partition, from, to }: Due) => Math.max(0, to - (committed.get(partition)?.offset ?? from));
+export function remaining(
+  due: readonly DueOffsets[],
+  committed: ReadonlyMap<number, { readonly offset: number }>,
+): number {
+  const left = ({ partition, from, to }: DueOffsets) => Math.max(0, to - (committed.get(partition)?.offset ?? from));
   return due.reduce((sum, one) => sum + left(one), 0);
 }

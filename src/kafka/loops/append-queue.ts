@@ -13,7 +13,7 @@ export interface AppendQueueOptions {
 }
 
 /** Records of one caller, which are appended together. */
-interface Waiting {
+interface QueuedAppend {
   readonly records: readonly NewRecord[];
   readonly bytes: number;
   readonly sinceMs: number;
@@ -38,7 +38,7 @@ const always = () => true;
  */
 export class AppendQueue {
   readonly #options: AppendQueueOptions;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedAppend[] = [];
   #purgeAt = MIN_PURGE;
   #isIdle = true;
 
@@ -72,7 +72,7 @@ export class AppendQueue {
     this.#isIdle = true;
   }
 
-  async #appendAll(batch: readonly Waiting[]): Promise<void> {
+  async #appendAll(batch: readonly QueuedAppend[]): Promise<void> {
     const { append, runtime, isOfRecord } = this.#options;
     const [first] = batch;
     if (first === undefined) return;
@@ -87,9 +87,9 @@ export class AppendQueue {
   }
 
   /** Removes what the next append takes from the queue. */
-  #cut(): readonly Waiting[] {
+  #cut(): readonly QueuedAppend[] {
     const { maxRecords, maxBytes } = this.#options;
-    const batch: Waiting[] = [];
+    const batch: QueuedAppend[] = [];
     let [records, bytes, taken] = [0, 0, 0];
     for (const one of this.#waiting) {
       if (one.isWanted()) {
@@ -107,7 +107,7 @@ export class AppendQueue {
   }
 
   #purge(): void {
-    const isWanted = (one: Waiting) => one.isWanted();
+    const isWanted = (one: QueuedAppend) => one.isWanted();
     for (const one of this.#waiting) if (!isWanted(one)) one.resolve();
     this.#waiting = this.#waiting.filter(isWanted);
     this.#purgeAt = Math.max(MIN_PURGE, 2 * this.#waiting.length);

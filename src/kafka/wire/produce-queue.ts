@@ -3,7 +3,7 @@ import type { ProduceRequest, ProduceResponse } from './record-apis.ts';
 /** A broker rejects requests above 100 MiB, and reads a whole request before it serves any of it. */
 const MAX_BYTES = 8 * 1_048_576;
 
-interface Due {
+interface WaitingRequest {
   readonly request: ProduceRequest;
   readonly response: (response: Promise<ProduceResponse>) => void;
 }
@@ -25,7 +25,7 @@ const MAX_IN_FLIGHT = 2;
  */
 export class ProduceQueue {
   readonly #send: SendTogether;
-  readonly #due: Due[] = [];
+  readonly #due: WaitingRequest[] = [];
   #inFlight = 0;
   #isScheduled = false;
 
@@ -65,7 +65,7 @@ export class ProduceQueue {
 }
 
 /** How many calls the next request takes, in order: a request has each partition at most once. */
-function lengthOfFirst(due: readonly Due[]): number {
+function lengthOfFirst(due: readonly WaitingRequest[]): number {
   let bytes = 0;
   const partitions = new Set<string>();
   for (const [i, { request }] of due.entries()) {
