@@ -281,20 +281,26 @@ export const WORKER_VARIABLES = {
     'number',
     "highest worker ID to lease; unset: POOL_FIRST + 31, or the layout's highest if lower",
   ),
-  LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'TTL of the lease'),
-  LEASE_HEARTBEAT_MS: withDefault(integer(100, 600_000), 'ms', '10000', 'interval between two heartbeats'),
-  ETCD_REFUSE_AFTER_MS: withDefault(
+  LEASE_TTL_SECONDS: withDefault(integer(2, 600), 's', '30', 'TTL of the lease; the next four follow from it'),
+  LEASE_HEARTBEAT_MS: optional(
     integer(100, 600_000),
     'ms',
-    '15000',
-    'allocation stops after this time without a response from etcd',
+    'interval between two heartbeats; unset: a third of the TTL, at most 10000',
   ),
-  RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
-  LEASE_MARGIN_MS: withDefault(
+  ETCD_REFUSE_AFTER_MS: optional(
+    integer(100, 600_000),
+    'ms',
+    'allocation stops after this time without a response from etcd; unset: half of the TTL, at most 15000',
+  ),
+  RESERVATION_MS: optional(
+    integer(100, 600_000),
+    'ms',
+    'how far ahead the ceiling is raised; unset: five sixths of the TTL, at most 25000',
+  ),
+  LEASE_MARGIN_MS: optional(
     integer(100, 30_000),
     'ms',
-    '5000',
-    'a reservation ends this long before the lease can expire: a successor whose clock is behind by no more need not wait',
+    'a reservation ends this long before the lease can expire: a successor whose clock is behind by no more need not wait; unset: a sixth of the TTL, at most 5000',
   ),
   INDEX_DIR: withDefault(
     z.string().max(4_096),

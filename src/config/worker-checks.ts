@@ -3,7 +3,7 @@ import { MAX_POOL } from '../codec/namespace-values.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { chooseLayout, type LayoutChoice } from '../core/layout-choice.ts';
 import { type PresetProblem, presetLayout } from '../core/presets.ts';
-import { checkTiming, type LeaseTiming } from '../core/reservation.ts';
+import { checkTiming, type LeaseTiming, timingFor } from '../core/reservation.ts';
 import type { Secret } from '../core/secret.ts';
 import { ConfigErrors, type Environment, parseTable } from './parse.ts';
 import { LAYOUT_VARIABLES, type LayoutValues, WORKER_VARIABLES, type WorkerValues } from './variables.ts';
@@ -55,20 +55,21 @@ const LEASE_VARIABLES = {
 } as const satisfies Record<keyof LeaseTiming, keyof WorkerValues>;
 
 /**
- * The timing of the lease. The times depend on each other, so an error names all variables of the rule, with their
- * values.
+ * The timing of the lease. What is not set follows from the time to live. The times depend on each other, so an error
+ * names all variables of the rule, with their values.
  */
 export function timingOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): LeaseTiming {
+  const derived = timingFor(values.LEASE_TTL_SECONDS * 1_000);
   const timing: LeaseTiming = {
-    ttlMs: values.LEASE_TTL_SECONDS * 1_000,
-    heartbeatMs: values.LEASE_HEARTBEAT_MS,
-    refuseAfterMs: values.ETCD_REFUSE_AFTER_MS,
-    reserveMs: values.RESERVATION_MS,
-    marginMs: values.LEASE_MARGIN_MS,
+    ttlMs: derived.ttlMs,
+    heartbeatMs: values.LEASE_HEARTBEAT_MS ?? derived.heartbeatMs,
+    refuseAfterMs: values.ETCD_REFUSE_AFTER_MS ?? derived.refuseAfterMs,
+    reserveMs: values.RESERVATION_MS ?? derived.reserveMs,
+    marginMs: values.LEASE_MARGIN_MS ?? derived.marginMs,
   };
   const named = (field: keyof LeaseTiming): string => {
     const name = LEASE_VARIABLES[field];
-    return `${name} (${values[name]} ${WORKER_VARIABLES[name].unit})`;
+    return `${name} (${values[name] ?? timing[field]} ${WORKER_VARIABLES[name].unit})`;
   };
   const names = Object.values(LEASE_VARIABLES);
   errors.ifValid(names, () => {

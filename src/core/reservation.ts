@@ -42,14 +42,23 @@ export interface TimingProblem {
   readonly problem: string;
 }
 
+/** A longer time to live changes nothing but how long a worker ID stays with a worker that has crashed. */
+const DIVIDED_MS = 30_000;
+
+/**
+ * The timing that follows from a time to live of at least a second (ms), by the rules of `checkTiming`. A third of it is
+ * from one keep-alive to the next, so that one may be lost; half of it may pass without one. A ceiling lasts for both
+ * together, and the sixth that is left is the margin.
+ */
+export function timingFor(ttlMs: number): LeaseTiming {
+  const dividedMs = Math.min(ttlMs, DIVIDED_MS);
+  const [heartbeatMs, refuseAfterMs] = [Math.floor(dividedMs / 3), Math.floor(dividedMs / 2)];
+  const marginMs = Math.floor(dividedMs / 6);
+  return Object.freeze({ ttlMs, heartbeatMs, refuseAfterMs, reserveMs: heartbeatMs + refuseAfterMs, marginMs });
+}
+
 /** The timing by the defaults of the variables. */
-export const DEFAULT_TIMING: LeaseTiming = Object.freeze({
-  ttlMs: 30_000,
-  heartbeatMs: 10_000,
-  refuseAfterMs: 15_000,
-  reserveMs: 25_000,
-  marginMs: 5_000,
-});
+export const DEFAULT_TIMING = timingFor(30_000);
 
 /** A ceiling further ahead of our clock than this is not waited for: it means that our clock is behind. */
 export const MAX_CEILING_WAIT_MS = 35_000;

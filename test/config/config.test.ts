@@ -219,10 +219,10 @@ describe('configuration errors', () => {
 
   test.each([
     [
-      { LEASE_TTL_SECONDS: '5' },
+      { LEASE_TTL_SECONDS: '5', ETCD_REFUSE_AFTER_MS: '15000', RESERVATION_MS: '25000' },
       [
         'ETCD_REFUSE_AFTER_MS: must be below LEASE_TTL_SECONDS (5 s), not 15000 ms',
-        'RESERVATION_MS: must be at most LEASE_TTL_SECONDS (5 s) minus LEASE_MARGIN_MS (5000 ms), not 25000 ms',
+        'RESERVATION_MS: must be at most LEASE_TTL_SECONDS (5 s) minus LEASE_MARGIN_MS (833 ms), not 25000 ms',
       ],
     ],
     [
@@ -254,6 +254,16 @@ describe('configuration errors', () => {
     };
     const timing = { ttlMs: 5_000, heartbeatMs: 1_000, refuseAfterMs: 3_000, reserveMs: 4_000, marginMs: 1_000 };
     expect(loadWorkerConfig({ ...WORKER, ...env }).timing).toEqual(timing);
+  });
+
+  test.each([
+    [2, { heartbeatMs: 666, refuseAfterMs: 1_000, reserveMs: 1_666, marginMs: 333 }],
+    [5, { heartbeatMs: 1_666, refuseAfterMs: 2_500, reserveMs: 4_166, marginMs: 833 }],
+    [30, { heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000, marginMs: 5_000 }],
+    [600, { heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000, marginMs: 5_000 }],
+  ])('are none for a lease of %i s whose other times follow from it', (seconds, times) => {
+    const { timing } = loadWorkerConfig({ ...WORKER, LEASE_TTL_SECONDS: String(seconds) });
+    expect(timing).toEqual({ ttlMs: seconds * 1_000, ...times });
   });
 
   test('are none for a session of a second, and one for less', () => {
@@ -581,7 +591,7 @@ describe('the commands that need Kafka only', () => {
 test('the table for help names every variable once, with its default', () => {
   const lines = describeVariables().split('\n');
   expect(lines.map((line) => line.trim().split(/\s+/)[0]?.replace('[_FILE]', ''))).toEqual(Object.keys(VARIABLES));
-  expect(lines.find((line) => line.includes('RESERVATION_MS'))).toMatch(/ 25000 .*\[ms\]$/);
+  expect(lines.find((line) => line.includes('RESERVATION_MS'))).toMatch(/ \(unset\) .*at most 25000 \[ms\]$/);
 });
 
 describe('form keys', () => {

@@ -10,6 +10,7 @@ import {
   type LeaseTiming,
   MAX_CEILING_WAIT_MS,
   nextCeiling,
+  timingFor,
 } from '../../src/core/reservation.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
 import { anyLayout } from './arbitraries.ts';
@@ -91,6 +92,10 @@ describe('a timing', () => {
 
   it('is valid by default', () => {
     expect(checkTiming(DEFAULT_TIMING)).toEqual([]);
+  });
+
+  it('follows validly from every time to live that can be set', () => {
+    for (let seconds = 2; seconds <= 600; seconds += 1) expect(checkTiming(timingFor(seconds * 1_000))).toEqual([]);
   });
 
   it('must have whole milliseconds above 0', () => {
