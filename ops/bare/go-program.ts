@@ -4,14 +4,14 @@ import { run } from '../dev/run.ts';
 import { type BuildOptions, cached, cacheName } from './cache.ts';
 import { isAtLeast, parseVersion, versionOf, which } from './toolchain.ts';
 
-const LOCKS = join(import.meta.dirname, 'locks');
+const LOCKS = join(import.meta.dirname, '../../locks');
 const BUILD_TIMEOUT_MS = 30 * 60_000;
 const DOWNLOAD_TIMEOUT_MS = 10 * 60_000;
 
 /** A program that is built from a Go module, at the version that its go.mod pins. */
 export interface GoProgram {
   readonly name: string;
-  /** A folder of locks/: go.mod with the pinned version, and go.sum. */
+  /** A folder of locks: go.mod with the pinned version, and go.sum. */
   readonly folder: string;
   /** The module of the program, whose version is the program's. */
   readonly module: string;

@@ -9,7 +9,7 @@ import { run } from '../dev/run.ts';
 import { type BuildOptions, cached, cacheName } from './cache.ts';
 import { requireTools, type ToolName } from './toolchain.ts';
 
-const POM = join(import.meta.dirname, 'locks/kafka/pom.xml');
+const POM = join(import.meta.dirname, '../../locks/kafka/pom.xml');
 const DOWNLOAD_TIMEOUT_MS = 10 * 60_000;
 
 /** The directory where the jars are, or will be. KAFKA_HOME, if set, names an unpacked distribution to use instead. */

@@ -8,9 +8,9 @@ import { ROOT } from '../../ops/dev/paths.ts';
  */
 const DECISIVE = [
   'docs/operations/kubernetes.md',
+  'locks/helm',
+  'locks/kubernetes',
   'ops/bare/kubernetes.ts',
-  'ops/bare/locks/helm',
-  'ops/bare/locks/kubernetes',
   'ops/grafana/dashboard.json',
   'ops/helm',
   'ops/prometheus/rules.yml',
