@@ -31,7 +31,7 @@ export class Slot implements Disposable {
     this.link = link;
     this.clock = clock;
     this.#env = { ...link.env, ...clock.env, INDEX_DIR: this.#indexDir };
-    this.#worker = scene.worker(this.#env);
+    this.#worker = scene.start(this.#env);
   }
 
   static async open(scene: Scene, index: number, clock: FakedClock): Promise<Slot> {
@@ -54,7 +54,7 @@ export class Slot implements Disposable {
 
   /** Starts another process for the worker ID of this place, with a correct clock and a healthy link to etcd. */
   heir(): WorkerProcess {
-    const heir = this.#scene.worker({ WORKER_ID: String(this.workerId()) });
+    const heir = this.#scene.start({ WORKER_ID: String(this.workerId()) });
     this.#heirs.push(heir);
     return heir;
   }
@@ -80,7 +80,7 @@ export class Slot implements Disposable {
     }
     await pause(afterMs);
     for (let starts = 0; starts < STARTS; starts += 1) {
-      this.#worker = this.#scene.worker(this.#env);
+      this.#worker = this.#scene.start(this.#env);
       if (await this.#started()) return;
       this.#ended.add(this.#worker);
       await pause(RESTART_MS);

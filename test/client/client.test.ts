@@ -259,7 +259,7 @@ describe('a request', () => {
     await ends;
     expect(workers.sent).toHaveLength(3); // after 0, 3 and 9 s
     expect(new Set(workers.sent.map(({ value }) => value.toString('hex'))).size).toBe(1);
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 
   test('that is not answered while others are says at its timeout that it waits its turn', async () => {
@@ -395,7 +395,7 @@ describe('a request', () => {
       code: 'MALFORMED_REQUEST',
       message: `timeoutMs must be a number from 1 to 86400000, or Infinity, not ${timeoutMs}`,
     });
-    expect([workers.sent, runtime.timers]).toEqual([[], 0]);
+    expect([workers.sent, runtime.pending]).toEqual([[], 0]);
   });
 
   test('waits without end with timeoutMs Infinity', async () => {
@@ -426,7 +426,7 @@ describe('a request', () => {
 test('an invalid signal is rejected before anything starts', async () => {
   const { client, workers, runtime } = await stage({ prefetch: false });
   await expect(client.request({ count: 1, signal: {} as AbortSignal })).rejects.toThrow(TypeError);
-  expect({ sent: workers.sent, timers: runtime.timers }).toEqual({ sent: [], timers: 0 });
+  expect({ sent: workers.sent, timers: runtime.pending }).toEqual({ sent: [], timers: 0 });
 });
 
 describe('the end', () => {
@@ -439,7 +439,7 @@ describe('the end', () => {
     await turns();
     await Promise.all([client.close(), client.close()]);
     await Promise.all(ends);
-    expect([workers.closed, runtime.timers]).toEqual([1, 0]);
+    expect([workers.closed, runtime.pending]).toEqual([1, 0]);
     const closed = expect.objectContaining({ code: 'CLIENT_CLOSED' });
     expect(() => client.next()).toThrow(closed);
     expect(() => client.take(1)).toThrow(closed);

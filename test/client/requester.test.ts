@@ -20,7 +20,7 @@ describe('requests whose reply topic moved', () => {
     expect(sent.toSorted()).toEqual(['moved', 'other']);
     for (const id of ['moved', 'other']) workers.answer(id, 3);
     await Promise.all(replies);
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 
   test('are sent again also while a send is under way, which then schedules nothing', async () => {
@@ -31,10 +31,10 @@ describe('requests whose reply topic moved', () => {
     workers.gate.resolve();
     await turns();
     expect(workers.sent).toHaveLength(2);
-    expect(runtime.timers).toBe(2); // the time limit and one resend
+    expect(runtime.pending).toBe(2); // the time limit and one resend
     workers.reply('x', encodeBatch('x', [{ first: 1n, count: 3 }]));
     await reply;
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 });
 
@@ -66,7 +66,7 @@ describe('a refusal after which a retry may succeed', () => {
     expect([workers.sent.length, workers.sent[1]?.value.equals(workers.sent[0]?.value as Buffer)]).toEqual([2, true]);
     workers.answer('x', 3);
     expect((await reply).batch.ranges).toEqual([{ first: 0n, count: 3 }]);
-    expect([sends, runtime.timers]).toEqual([[1, 2], 0]);
+    expect([sends, runtime.pending]).toEqual([[1, 2], 0]);
   });
 
   test('is followed by pauses of 1 s, 2 s and so on up to 30 s where it names no time', async () => {
@@ -109,7 +109,7 @@ describe('a refusal after which a retry may succeed', () => {
     workers.refuse('x', 'QUOTA_EXCEEDED', 'later', 1_490);
     await runtime.pass(2_000);
     await reply;
-    expect([workers.sent.length, runtime.timers]).toEqual([2, 0]);
+    expect([workers.sent.length, runtime.pending]).toEqual([2, 0]);
   });
 
   test('of a code that this version does not know is one if it names a time', async () => {
@@ -132,7 +132,7 @@ describe('a refusal after which a retry may succeed', () => {
     await turns();
     workers.refuse('x', 'QUOTA_EXCEEDED', 'later', 1_490);
     await refused;
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 
   test('is counted from: the pauses without a reply begin anew, and a send under way schedules no second one', async () => {
@@ -151,7 +151,7 @@ describe('a refusal after which a retry may succeed', () => {
     expect(workers.sent.length - sent).toBe(2); // at 25 s
     workers.answer('x', 3);
     await reply;
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 
   test('spreads those that were told the same time further with each refusal, and never beyond their limit', () => {

@@ -1,4 +1,3 @@
-import type { Runtime, Timer } from '../../src/async/runtime.ts';
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/transport.ts';
@@ -6,72 +5,35 @@ import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { partitionFor } from '../../src/kafka/records/record.ts';
+import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
-interface DueTimer {
-  readonly atMs: number;
-  readonly run: () => void;
-}
-
-/** Time that moves when the test says so. */
-export class FakeRuntime implements Runtime {
-  nowMs = 1_000;
-  readonly #timers = new Set<DueTimer>();
+/** Time that moves when the test says so; what needs no time has run when `pass` resolves, without a turn of Node. */
+export class FakeRuntime extends VirtualRuntime {
   #ids = 0;
 
-  monotonicMs(): number {
+  constructor() {
+    super(1_000);
+  }
+
+  override wallMs(): number {
     return this.nowMs;
   }
 
-  wallMs(): number {
-    return this.nowMs;
-  }
-
-  random(): number {
+  override random(): number {
     return 0;
   }
 
-  uuid(): string {
+  override uuid(): string {
     this.#ids += 1;
     return `c-${this.#ids}`;
   }
 
-  schedule(delayMs: number, run: () => void): Timer {
-    const timer = { atMs: this.nowMs + delayMs, run };
-    this.#timers.add(timer);
-    return { cancel: () => this.#timers.delete(timer) };
-  }
+  override async nextTurn(): Promise<void> {}
 
-  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      if (signal?.aborted === true) return resolve();
-      const timer = this.schedule(delayMs, resolve);
-      signal?.addEventListener('abort', () => {
-        timer.cancel();
-        resolve();
-      });
-    });
-  }
-
-  nextTurn(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  get timers(): number {
-    return this.#timers.size;
-  }
-
-  /** Lets time pass: each timer fires at its time, and its effects run. */
-  async pass(ms: number): Promise<void> {
+  override async pass(ms: number): Promise<void> {
     const untilMs = this.nowMs + ms;
     await turns();
-    for (;;) {
-      const [next] = [...this.#timers].filter(({ atMs }) => atMs <= untilMs).sort((a, b) => a.atMs - b.atMs);
-      if (next === undefined) break;
-      this.#timers.delete(next);
-      this.nowMs = Math.max(this.nowMs, next.atMs); // later than due if a test has held up the process
-      next.run();
-      await turns();
-    }
+    while (this.fire(untilMs)) await turns();
     this.nowMs = Math.max(this.nowMs, untilMs);
   }
 }

@@ -174,7 +174,7 @@ describe('callers that wait', () => {
     runtime.nowMs += 3_600_000;
     await runtime.pass(2_000);
     expect(await later).toBe('NO_REPLY');
-    expect(runtime.timers).toBe(0);
+    expect(runtime.pending).toBe(0);
   });
 
   test('that time out together, more than end in 20 ms, let other work go between', async () => {

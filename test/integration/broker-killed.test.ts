@@ -19,7 +19,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('after kill -9 of a broker that leads ledger partitions under load the worker continues, with one batch per request', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { worker, replies, ledger } = scene;
     await worker.ready();
     const load = new Load(scene.realm, { partitions: PARTITIONS });

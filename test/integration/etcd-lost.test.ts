@@ -19,7 +19,7 @@ describe.concurrent('etcd does not serve a worker', () => {
     const env = { ...KEPT_LEASE, GATE_GRACE_MS: '2000' };
     await using scene = await Scene.open({ partitions: PARTITIONS, env });
     const link = await scene.link();
-    const [victim, other] = [scene.worker(link.env), scene.worker()];
+    const [victim, other] = [scene.start(link.env), scene.start()];
     const shared = () => Promise.all([victim, other].map((worker) => worker.hasPartitions(PARTITIONS / 2)));
     await shared();
     const history = await scene.underLoad(async () => {
@@ -61,9 +61,9 @@ describe.concurrent('etcd does not serve a worker', () => {
       env: { ...SHORT_LEASE, ...SHORT_SESSION, POOL_FIRST: '7', POOL_LAST: '8' },
     });
     const { replies } = scene;
-    const first = scene.worker();
+    const first = scene.start();
     const { workerId } = await first.ready();
-    const heir = scene.worker({ WORKER_ID: String(workerId) });
+    const heir = scene.start({ WORKER_ID: String(workerId) });
     await heir.line(({ reason }) => reason === 'POOL_EXHAUSTED');
     const history = await scene.underLoad(async () => {
       await nextReplyBy(first, replies);
@@ -98,7 +98,7 @@ describe.concurrent('etcd does not serve a worker', () => {
     const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
     await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
     const { replies, realm } = scene;
-    const holder = scene.worker();
+    const holder = scene.start();
     await holder.ready();
     const remedy = /database space exceeded.*alarm NOSPACE\): compact and defragment it, then disarm the alarm/;
     const readyz = async (worker: WorkerProcess) => await (await worker.ops('/readyz')).json();
@@ -112,7 +112,7 @@ describe.concurrent('etcd does not serve a worker', () => {
       const refused = holder.lines.slice(from).find(({ msg }) => msg === 'etcd failed a call');
       expect(refused).toMatchObject({ level: 50, remedy: expect.stringContaining('disarm the alarm') });
 
-      const late = scene.worker();
+      const late = scene.start();
       await expect
         .poll(() => readyz(late).catch(() => undefined), { timeout: 20_000 })
         .toMatchObject({

@@ -55,7 +55,7 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
     (a, b) => Number(b === servers.etcdEndpoints[frozen]) - Number(a === servers.etcdEndpoints[frozen]),
   );
   const workers = [leaderFirst, leaderFirst.toReversed()].map((endpoints) =>
-    scene.worker({ ETCD_ENDPOINTS: endpoints.join(',') }),
+    scene.start({ ETCD_ENDPOINTS: endpoints.join(',') }),
   );
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
   const margins: number[] = [];
@@ -86,7 +86,7 @@ test('with two of three etcd members frozen all workers stop, requests wait, and
 }) => {
   await using scene = await Scene.open({ partitions: PARTITIONS, env: KEPT_LEASE }, servers);
   const { realm, replies } = scene;
-  const workers = [scene.worker(), scene.worker()];
+  const workers = [scene.start(), scene.start()];
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
   const known = { correlationId: 'known', count: 7, partition: 0 };
   await realm.send([known]);
@@ -143,7 +143,7 @@ test('after broker and etcd were lost together for longer than the grace time, a
   );
   const { realm, replies } = scene;
   const link = await scene.link();
-  const worker = scene.worker(link.env);
+  const worker = scene.start(link.env);
   await worker.hasPartitions(PARTITIONS);
   const history = await scene.underLoad(async () => {
     await nextReplyBy(worker, replies);

@@ -70,7 +70,7 @@ const secretFile = (name: string) => join(kafka.dir, name);
 async function start(env: Record<string, string>): Promise<LoadedWorker> {
   const realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] }, { partitions: PARTITIONS });
   await grant(realm, Object.values(workerRights(realm, USER)).flat());
-  return await LoadedWorker.start(realm, {
+  return await LoadedWorker.under(realm, {
     KAFKA_BROKERS: kafka.byLogin,
     KAFKA_TLS: '1',
     KAFKA_CA_FILE: kafka.authority.own.certFile,

@@ -60,7 +60,7 @@ async function start(options: Pick<RealmOptions, 'apiReplies'> = {}): Promise<Lo
     { ...options, partitions: PARTITIONS, env: KEPT_LEASE },
   );
   await grant(realm, Object.values(workerRights(realm, USER)).flat());
-  return stack.use(await LoadedWorker.start(realm, login(), { misroutes: true }));
+  return stack.use(await LoadedWorker.under(realm, login(), { misroutes: true }));
 }
 
 interface Right {

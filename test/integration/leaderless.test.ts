@@ -26,7 +26,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('a known request waits while the ledger partition of its entry has no leader, and then gets its batch', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { realm, worker, replies } = scene;
     const [known, other] = [0, 1].map((at) => ({ correlationId: idFor('known', at, PARTITIONS), count: 3 })) as [
       TestRequest,
@@ -66,7 +66,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('a reply topic without a leader fails alone: others get replies meanwhile, and it gets its replies once it is back', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { realm, worker, replies } = scene;
     const letters = await realm.follow(realm.deadLetterTopic);
     const lonely = `${realm.env.REPLY_TOPIC_PREFIX}lonely`;
@@ -129,7 +129,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('a ledger truncated by an unclean election is restored: decisions that it still has are replied again, no ID twice', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster, { partitions: 1, env: { ALLOW_WEAK_LEDGER: '1' } });
+    await using scene = await ClusterScene.on(cluster, { partitions: 1, env: { ALLOW_WEAK_LEDGER: '1' } });
     const { realm, worker, replies } = scene;
     const asks = (name: string) =>
       Array.from({ length: ASKS }, (_, i) => ({ correlationId: `${name}-${i}`, count: 3 }));

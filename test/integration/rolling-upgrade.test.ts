@@ -27,7 +27,7 @@ async function roll(fleet: Fleet, program?: readonly string[]): Promise<readonly
     const some = [...requests.slice(0, REPEATED / 2), ...requests.slice(-REPEATED / 2)];
     await fleet.workers[i]?.stop();
     expect(await fleet.workers[i]?.exit).toEqual({ code: 0, signal: null });
-    await fleet.start(i, program).ready();
+    await fleet.replace(i, program).ready();
     await fleet.shared();
     await fleet.realm.send(some);
     repeated.push(...some);
@@ -39,7 +39,7 @@ async function roll(fleet: Fleet, program?: readonly string[]): Promise<readonly
 /** Replaces all workers at once. */
 async function replace(fleet: Fleet, program?: readonly string[]): Promise<void> {
   await Promise.all(fleet.workers.map((worker) => worker.stop()));
-  await Promise.all(fleet.workers.map((_, i) => fleet.start(i, program).ready()));
+  await Promise.all(fleet.workers.map((_, i) => fleet.replace(i, program).ready()));
   await fleet.shared();
   await fleet.answered();
 }
@@ -78,7 +78,7 @@ test('workers of the last release and of this version serve side by side, upward
     await realm.createTopic(topicOf(realm));
     await leaveNumbersBefore(realm, BEFORE, topicOf(realm));
   };
-  await using fleet = await Fleet.open(SHORT_SESSION, { program: old, misroutes: true, prepare });
+  await using fleet = await Fleet.of(SHORT_SESSION, { program: old, misroutes: true, prepare });
   const { realm, replies, load } = fleet;
   await using numbers = await numberTaker(realm, topicOf(realm));
   const { take } = numbers;

@@ -66,7 +66,7 @@ describe.skipIf(why !== undefined)(`three brokers with logins and certificates${
     await grant(realm, Object.values(workerRights(realm, USER)).flat());
     const ca = join(dir, 'ca');
     writeFileSync(ca, authority.own.certPem);
-    await using loaded = await LoadedWorker.start(realm, {
+    await using loaded = await LoadedWorker.under(realm, {
       KAFKA_BROKERS: cluster.brokers.join(),
       KAFKA_TLS: '1',
       KAFKA_CA_FILE: ca,

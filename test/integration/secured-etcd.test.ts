@@ -58,7 +58,7 @@ beforeAll(async () => {
     ETCD_PASSWORD_FILE: files.password,
   };
   const realm = await Realm.create(suiteServers(), { partitions: 2, env: { ID_SPACE } });
-  loaded = stack.use(await LoadedWorker.start(realm, env));
+  loaded = stack.use(await LoadedWorker.under(realm, env));
 });
 
 afterAll(() => stack.disposeAsync());

@@ -81,7 +81,7 @@ test('the status page shows a worker in a browser, and why it is not ready when 
   });
   const link = await scene.link();
   const quotas = `${scene.realm.env.REPLY_TOPIC_PREFIX} 1000000 -`;
-  const worker = scene.worker({ ...link.env, QUOTAS: quotas });
+  const worker = scene.start({ ...link.env, QUOTAS: quotas });
   await worker.ready();
   await using page = await BrowserPage.open(tool.path, await worker.opsUrl());
 

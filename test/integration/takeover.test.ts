@@ -7,7 +7,7 @@ import { report } from '../support/whole-history.ts';
 test('after kill -9 of a worker its partitions are served once its session has expired, and the others all the time', async ({
   annotate,
 }) => {
-  await using fleet = await Fleet.open();
+  await using fleet = await Fleet.of();
   const [dead, ...others] = fleet.workers;
   const lost = new Set(dead?.partitions());
   expect(lost.size).toBe(PARTITIONS / WORKERS);

@@ -14,7 +14,7 @@ const LONG_SESSION = { KAFKA_SESSION_TIMEOUT_MS: '60000' };
 test('a worker that is killed and restarted immediately gets its partitions back without a rebalance', async ({
   annotate,
 }) => {
-  await using fleet = await Fleet.open(LONG_SESSION);
+  await using fleet = await Fleet.of(LONG_SESSION);
   const [dead, ...others] = fleet.workers;
   const own = [...(dead?.partitions() ?? [])].sort();
   const rebalances = () =>
@@ -23,7 +23,7 @@ test('a worker that is killed and restarted immediately gets its partitions back
   const killedMs = performance.now();
   dead?.kill('SIGKILL');
   await dead?.exit;
-  const again = fleet.start(0);
+  const again = fleet.replace(0);
   await again.ready();
   expect([...again.partitions()].sort()).toEqual(own);
   await fleet.answered();
@@ -39,7 +39,7 @@ test('a worker that is killed and restarted immediately gets its partitions back
 });
 
 test('no partition waits for a session to expire in ten rolling restarts', async ({ annotate }) => {
-  await using fleet = await Fleet.open();
+  await using fleet = await Fleet.of();
   const begunMs = performance.now();
   let moved = 0;
   const owners = () => new Map(fleet.workers.flatMap((worker, i) => worker.partitions().map((at) => [at, i] as const)));
@@ -50,7 +50,7 @@ test('no partition waits for a session to expire in ten rolling restarts', async
     // It has left the group: nothing waits for its session to expire.
     const { groups } = await fleet.realm.admin.describeGroups([fleet.realm.groupId]);
     expect(groups[0]?.members).toHaveLength(WORKERS - 1);
-    fleet.start(i);
+    fleet.replace(i);
     await fleet.shared();
     const after = owners();
     moved += [...before].filter(([partition, owner]) => after.get(partition) !== owner).length;

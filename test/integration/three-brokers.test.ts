@@ -20,7 +20,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('while the leader of ledger and witness is frozen under load, decisions continue and HTTP never stops', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { realm, worker, replies, ledger } = scene;
     // The controller can't be frozen, so another broker must lead the witness topic; it is then frozen.
     const placeWitness = async (replicas: number[]) => {
@@ -70,7 +70,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('the client library loses no request while a leader moves, its broker is killed, and the broker is back at another address', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { realm, worker, replies } = scene;
     const topics = [realm.requestTopic, realm.replyTopic];
     await worker.ready();
@@ -99,7 +99,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   test('while two of three brokers are down nothing is decided or replied; nothing is lost, and all is answered after that', async ({
     annotate,
   }) => {
-    await using scene = await ClusterScene.open(cluster);
+    await using scene = await ClusterScene.on(cluster);
     const { realm, worker, replies, ledger } = scene;
     await realm.setTopicConfig(realm.requestTopic, 'min.insync.replicas', '1'); // requests are sent through the outage
     await worker.ready();

@@ -1,10 +1,9 @@
 import { expect } from 'vitest';
 import type { Followed } from './followed.ts';
 import type { KafkaCluster } from './kafka-cluster.ts';
-import { Realm, type RealmOptions, type TestRequest } from './realm.ts';
+import { Realm, type RealmOptions } from './realm.ts';
+import { following, Scene } from './scene.ts';
 import { suiteServers } from './servers.ts';
-import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
-import type { WorkerProcess } from './worker-process.ts';
 
 export const PARTITIONS = 3;
 export const REPLICAS = 3;
@@ -12,25 +11,13 @@ export const REPLICAS = 3;
 export const UNTIL = { timeout: 60_000, interval: 50 };
 
 /** A realm on the three brokers, with a worker. */
-export class ClusterScene implements AsyncDisposable {
-  readonly realm: Realm;
-  readonly worker: WorkerProcess;
-  readonly replies: Followed;
-  readonly ledger: Followed;
+export class ClusterScene extends Scene {
+  readonly worker = this.start();
 
-  private constructor(realm: Realm, worker: WorkerProcess, replies: Followed, ledger: Followed) {
-    this.realm = realm;
-    this.worker = worker;
-    this.replies = replies;
-    this.ledger = ledger;
-  }
-
-  static async open(cluster: KafkaCluster, options: RealmOptions = {}): Promise<ClusterScene> {
+  static async on(cluster: KafkaCluster, options: RealmOptions = {}): Promise<ClusterScene> {
     const servers = { ...suiteServers(), brokers: cluster.brokers };
     const realm = await Realm.create(servers, { partitions: PARTITIONS, replicas: REPLICAS, ...options });
-    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
-    const worker = realm.worker();
-    return new ClusterScene(realm, worker, replies, ledger);
+    return new ClusterScene(await following(realm, servers));
   }
 
   /** Leader and in-sync replicas of each partition, by its number. */
@@ -46,17 +33,8 @@ export class ClusterScene implements AsyncDisposable {
       await expect.poll(inSync, UNTIL).toBe(true);
     }
   }
-
-  history(asks: readonly TestRequest[]): Promise<History> {
-    return checkWholeHistory(this.realm, asks, this.replies, () =>
-      settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
-    );
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.realm[Symbol.asyncDispose]();
-  }
 }
+
 /**
  * Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is
  * so, and all replicas are in sync. The controller moves a leadership at once if the leader is no replica any more, and

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Load } from './load.ts';
 import { Realm, SHORT_SESSION } from './realm.ts';
+import { type Followings, following, Scene } from './scene.ts';
 import { suiteServers } from './servers.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
@@ -17,40 +18,36 @@ interface FleetOptions {
 }
 
 /** Three workers that share the partitions under load, each with an index directory that outlives its process. */
-export class Fleet implements AsyncDisposable {
-  readonly realm: Realm;
+export class Fleet extends Scene {
   readonly load: Load;
-  readonly replies: Awaited<ReturnType<Realm['follow']>>;
-  readonly workers: WorkerProcess[] = [];
   readonly #dirs: string[] = [];
 
-  private constructor(realm: Realm, replies: Awaited<ReturnType<Realm['follow']>>, misroutes: boolean) {
-    this.realm = realm;
-    this.replies = replies;
-    this.load = new Load(realm, { partitions: PARTITIONS, misroutes });
+  private constructor(followings: Followings, misroutes: boolean) {
+    super(followings);
+    this.load = new Load(this.realm, { partitions: PARTITIONS, misroutes });
   }
 
   /**
    * `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded.
    * `prepare` is run before the first worker starts.
    */
-  static async open(
+  static async of(
     env: Readonly<Record<string, string>> = SHORT_SESSION,
     { program, misroutes = false, prepare }: FleetOptions = {},
   ): Promise<Fleet> {
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
     await prepare?.(realm);
-    const fleet = new Fleet(realm, await realm.follow(), misroutes);
+    const fleet = new Fleet(await following(realm), misroutes);
     for (let i = 0; i < WORKERS; i += 1) {
       fleet.#dirs.push(mkdtempSync(join(tmpdir(), 'idalloc-fleet-')));
-      fleet.start(i, program);
+      fleet.replace(i, program);
     }
     await fleet.shared();
     await fleet.answered();
     return fleet;
   }
 
-  start(i: number, program?: readonly string[]): WorkerProcess {
+  replace(i: number, program?: readonly string[]): WorkerProcess {
     const worker = this.realm.worker({ INDEX_DIR: this.#dirs[i] ?? '' }, program);
     this.workers[i] = worker;
     return worker;
@@ -66,9 +63,9 @@ export class Fleet implements AsyncDisposable {
     return this.replies.replies(this.load.requests.length + ANSWERED);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     await this.load.stop();
-    await this.realm[Symbol.asyncDispose]();
+    await super[Symbol.asyncDispose]();
     for (const dir of this.#dirs) rmSync(dir, { recursive: true, force: true });
   }
 }

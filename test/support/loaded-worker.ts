@@ -1,9 +1,9 @@
 import { expect } from 'vitest';
-import type { Followed } from './followed.ts';
 import { Load, type LoadOptions } from './load.ts';
 import type { Realm } from './realm.ts';
+import { type Followings, following, Scene } from './scene.ts';
 import { checkStops } from './stops.ts';
-import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
+import type { History } from './whole-history.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** Unanswered requests that show that the worker has stopped serving. */
@@ -24,43 +24,40 @@ export async function readiness(worker: WorkerProcess): Promise<Readiness> {
 }
 
 /** A worker of a realm under a load that runs until `check`; disposing it also disposes the realm. */
-export class LoadedWorker implements AsyncDisposable {
-  readonly realm: Realm;
+export class LoadedWorker extends Scene {
   readonly worker: WorkerProcess;
   readonly load: Load;
-  readonly #replies: Followed;
-  readonly #ledger: Followed;
 
-  private constructor(realm: Realm, worker: WorkerProcess, load: Load, followed: readonly [Followed, Followed]) {
-    this.realm = realm;
+  private constructor(followings: Followings, worker: WorkerProcess, load: Load) {
+    super(followings);
+    this.workers.push(worker);
     this.worker = worker;
     this.load = load;
-    [this.#replies, this.#ledger] = followed;
   }
 
   /** Resolves when the first requests are answered. */
-  static async start(
+  static async under(
     realm: Realm,
     env: Readonly<Record<string, string>>,
     load: Pick<LoadOptions, 'misroutes'> = {},
   ): Promise<LoadedWorker> {
     const worker = realm.worker(env);
     await worker.ready();
-    const followed = [await realm.follow(), await realm.follow(realm.ledgerTopic)] as const;
     const partitions = Number(realm.env.REQUEST_PARTITIONS);
-    const loaded = new LoadedWorker(realm, worker, new Load(realm, { partitions, ...PACE, ...load }), followed);
+    const paced = new Load(realm, { partitions, ...PACE, ...load });
+    const loaded = new LoadedWorker(await following(realm), worker, paced);
     await loaded.answered(10);
     return loaded;
   }
 
   /** The number of requests answered so far. */
   get answers(): number {
-    return new Set(this.#replies.seen.map(({ message }) => String(message.key))).size;
+    return new Set(this.replies.seen.map(({ message }) => String(message.key))).size;
   }
 
   /** Waits until `more` further requests are answered. */
   async answered(more: number): Promise<void> {
-    await this.#replies.replies(this.answers + more);
+    await this.replies.replies(this.answers + more);
   }
 
   /** Waits until the worker is unready for this reason and requests pile up; returns the detail from /readyz. */
@@ -85,15 +82,13 @@ export class LoadedWorker implements AsyncDisposable {
    */
   async check(): Promise<History> {
     const requests = await this.load.stop();
-    const history = await checkWholeHistory(this.realm, requests, this.#replies, () =>
-      settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
-    );
-    checkStops([this.worker], this.#replies, requests);
+    const history = await this.history(requests);
+    checkStops(this.workers, this.replies, requests);
     return history;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     await this.load.stop().catch(() => undefined); // the error of the failed test is more useful
-    await this.realm[Symbol.asyncDispose]();
+    await super[Symbol.asyncDispose]();
   }
 }

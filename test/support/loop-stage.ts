@@ -84,7 +84,7 @@ export class LoopStage {
   }
 
   async pass(ms: number): Promise<void> {
-    await this.runtime.until(this.runtime.sleep(ms));
+    await this.runtime.pass(ms);
   }
 
   async close(...tails: readonly Tail[]): Promise<void> {

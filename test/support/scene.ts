@@ -1,7 +1,7 @@
 import { EtcdLink } from './etcd-link.ts';
 import type { Followed } from './followed.ts';
 import { Load } from './load.ts';
-import { Realm, type RealmOptions } from './realm.ts';
+import { Realm, type RealmOptions, type TestRequest } from './realm.ts';
 import { type SuiteServers, suiteServers } from './servers.ts';
 import { checkStops } from './stops.ts';
 import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
@@ -9,38 +9,42 @@ import type { WorkerProcess } from './worker-process.ts';
 
 type Env = Readonly<Record<string, string>>;
 
-/** A realm whose replies and ledger are followed, with workers behind separate links to etcd, and a load. */
+/** A realm whose replies and ledger are followed. */
+export interface Followings {
+  readonly servers: SuiteServers;
+  readonly realm: Realm;
+  readonly replies: Followed;
+  readonly ledger: Followed;
+}
+
+export async function following(realm: Realm, servers: SuiteServers = suiteServers()): Promise<Followings> {
+  const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+  return { servers, realm, replies, ledger };
+}
+
+/** Workers on real servers, under a load if a test wants one, whose whole history can be checked. */
 export class Scene implements AsyncDisposable {
   readonly servers: SuiteServers;
   readonly realm: Realm;
   readonly replies: Followed;
-  readonly #ledger: Followed;
-  readonly #partitions: number;
-  readonly #workers: WorkerProcess[] = [];
+  readonly ledger: Followed;
+  readonly workers: WorkerProcess[] = [];
   readonly #stack = new AsyncDisposableStack();
 
-  private constructor(servers: SuiteServers, realm: Realm, replies: Followed, ledger: Followed, partitions: number) {
+  protected constructor({ servers, realm, replies, ledger }: Followings) {
     this.servers = servers;
     this.realm = realm;
     this.replies = replies;
-    this.#ledger = ledger;
-    this.#partitions = partitions;
+    this.ledger = ledger;
   }
 
   static async open(options: RealmOptions = {}, servers: SuiteServers = suiteServers()): Promise<Scene> {
-    const partitions = options.partitions ?? 3;
-    const realm = await Realm.create(servers, { ...options, partitions });
-    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
-    return new Scene(servers, realm, replies, ledger, partitions);
+    return new Scene(await following(await Realm.create(servers, options), servers));
   }
 
-  get workers(): readonly WorkerProcess[] {
-    return this.#workers;
-  }
-
-  worker(env: Env = {}): WorkerProcess {
+  start(env: Env = {}): WorkerProcess {
     const worker = this.realm.worker(env);
-    this.#workers.push(worker);
+    this.workers.push(worker);
     return worker;
   }
 
@@ -59,15 +63,20 @@ export class Scene implements AsyncDisposable {
     paceMs = 50,
     others: readonly bigint[] = [],
   ): Promise<History & { readonly stops: number }> {
-    const load = new Load(this.realm, { partitions: this.#partitions, burst: 10, paceMs });
+    const load = new Load(this.realm, { partitions: Number(this.realm.env.REQUEST_PARTITIONS), burst: 10, paceMs });
     try {
       await play(load);
     } finally {
       await load.stop();
     }
-    const ledger = () => settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger);
-    const history = await checkWholeHistory(this.realm, load.requests, this.replies, ledger, others);
-    return { ...history, stops: checkStops(this.#workers, this.replies, load.requests) };
+    const history = await this.history(load.requests, others);
+    return { ...history, stops: checkStops(this.workers, this.replies, load.requests) };
+  }
+
+  /** Expects one batch for every request, and no ID twice. */
+  history(requests: readonly TestRequest[], others: readonly bigint[] = []): Promise<History> {
+    const ledger = () => settledRecords(this.realm, this.realm.ledgerTopic, this.ledger);
+    return checkWholeHistory(this.realm, requests, this.replies, ledger, others);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -126,7 +126,7 @@ export class WorkerStage {
   }
 
   pass(ms: number): Promise<void> {
-    return this.runtime.until(this.runtime.sleep(ms));
+    return this.runtime.pass(ms);
   }
 
   /** Ends the process of a worker without a last word: its timers, and what it would have received, are gone. */

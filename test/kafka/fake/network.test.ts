@@ -3,7 +3,7 @@ import { FAIR } from '../../support/fake-kafka/network.ts';
 import { fetchOf, nameOf, produceTo, Stage } from './stage.ts';
 
 async function linked() {
-  const stage = new Stage({ delayMs: () => 1 });
+  const stage = new Stage();
   stage.kafka.cluster.createTopic('t');
   return { stage, network: stage.kafka.network, cluster: stage.kafka.cluster, link: await stage.link() };
 }
@@ -19,7 +19,7 @@ describe('a connection to a simulated broker', () => {
     for (const silence of [() => cluster.freeze(1), () => network.blackHoled.add(1)]) {
       silence();
       const stop = new AbortController();
-      stage.world.after(5_000, () => stop.abort());
+      stage.runtime.schedule(5_000, () => stop.abort());
       expect(await nameOf(stage.link(1, stop.signal))).toBe('CLOSED');
       cluster.thaw(1);
     }
@@ -80,7 +80,7 @@ describe('a connection to a simulated broker', () => {
     const behind = link.call('metadata', { topics: [] }).then(() => order.push('metadata'));
     await stage.outcome(Promise.all([held, behind]));
     expect(order).toEqual(['fetch', 'metadata']);
-    expect(stage.world.nowMs).toBeGreaterThan(500);
+    expect(stage.runtime.nowMs).toBeGreaterThan(500);
   });
 
   it('may deliver a produce request twice', async () => {

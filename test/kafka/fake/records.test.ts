@@ -85,7 +85,7 @@ describe('replicas of a partition', () => {
     await stage.pass(2_900);
     expect(cluster.partition('t', 0).log.end).toBe(0);
     expect((await stage.outcome(append)).errorCode).toBe('NOT_LEADER_FOR_PARTITION');
-    expect(stage.world.nowMs).toBeGreaterThanOrEqual(3_000);
+    expect(stage.runtime.nowMs).toBeGreaterThanOrEqual(3_000);
     const { topics } = await stage.outcome(link.call('metadata', { topics: ['t'] }));
     expect(topics[0]?.partitions[0]?.leader).toBe(2);
   });

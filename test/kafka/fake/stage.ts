@@ -1,36 +1,13 @@
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import type { FetchPosition } from '../../../src/kafka/wire/record-apis.ts';
-import { serverClock } from '../../sim/runtime.ts';
-import { World } from '../../sim/world.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../../support/fake-kafka/batches.ts';
-import { type FakeKafka, type FakeKafkaOptions, fakeKafka } from '../../support/fake-kafka/fake-kafka.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
 
-const LONG_MS = 1_000_000;
-
-/** Simulated brokers in virtual time, which passes only while a test waits. */
-export class Stage {
-  readonly world = new World(1, false);
-  readonly kafka: FakeKafka;
-
-  constructor(options: Partial<FakeKafkaOptions> = {}) {
-    this.kafka = fakeKafka({ clock: serverClock(this.world), ...options });
-  }
-
+/** Calls of single brokers in virtual time, which passes only while a test waits. */
+export class Stage extends LoopStage {
   /** Lets virtual time pass until the promise is settled. */
-  async outcome<T>(promise: Promise<T>): Promise<T> {
-    let isOver = false;
-    const end = (): void => {
-      isOver = true;
-    };
-    promise.then(end, end);
-    await this.world.run(this.world.nowMs + LONG_MS, () => isOver);
-    return await promise;
-  }
-
-  /** Lets virtual time pass. */
-  async pass(delayMs: number): Promise<void> {
-    const { atMs } = this.world.after(delayMs, () => {});
-    await this.world.run(atMs, () => false);
+  outcome<T>(promise: Promise<T>): Promise<T> {
+    return this.runtime.until(promise);
   }
 
   async link(node = 1, signal = new AbortController().signal): Promise<BrokerLink> {

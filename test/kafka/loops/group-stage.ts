@@ -83,7 +83,7 @@ export class GroupStage {
   }
 
   pass(ms: number): Promise<void> {
-    return this.runtime.until(this.runtime.sleep(ms));
+    return this.runtime.pass(ms);
   }
 
   /** Lets time pass until the condition holds; fails after a minute. */
