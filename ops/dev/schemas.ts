@@ -11,7 +11,7 @@ const HEAD = `// Written by 'npm run schemas' from schemas/*.avsc.
  */
 `;
 const LEDGER_HEAD = `
-/** Those of the ledger, apart, since the client bundles none of them. */
+/** The schemas of the ledger. They are apart, since the client bundles none of them. */
 `;
 
 /** The module that holds the schemas' texts. */

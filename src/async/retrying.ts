@@ -3,7 +3,7 @@ import type { Runtime } from './runtime.ts';
 const DEFAULT_WAITS: WaitLimits = { minMs: 50, maxMs: 500 };
 
 export interface Retries {
-  /** For all attempts together. */
+  /** The time that all attempts together may take. */
   readonly timeoutMs: number;
   /** There is no further attempt with less time left than this; 300 ms by default. */
   readonly minTryMs?: number;

@@ -31,7 +31,7 @@ const MAX_ID = 2n ** 63n - 1n;
 /** The fields that reply and ledger entry have in common, as their schemas name them and avsc reads them. */
 export interface WireBatch {
   readonly ranges: readonly IdRange[];
-  /** Only in the schema of replies. */
+  /** Only the schema of replies has them. */
   readonly ids: readonly bigint[];
   readonly step: bigint;
   readonly datacenter_id: number;
@@ -42,7 +42,7 @@ export interface WireBatch {
   readonly generated_at: bigint;
 }
 
-/** Cached: batches have few different layouts. */
+/** The bytes are cached, since batches have few different layouts. */
 const layoutFingerprints = memoize(fingerprintBytes, 100);
 
 const MAX_EVIDENCE_BYTES = 4 * MAX_BYTES.long + 2 * MAX_BYTES.int + FINGERPRINT_BYTES;

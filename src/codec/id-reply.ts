@@ -30,7 +30,7 @@ export type IdReply = { readonly correlationId: Buffer } & (
 
 type BatchReply = Extract<IdReply, { readonly batch: IdBatch }>;
 
-/** Room for 100,000 IDs of ten bytes each. */
+/** A reply has room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
 
 const schema = loadSchema(SCHEMAS['id-reply'], MAX_REPLY_BYTES);

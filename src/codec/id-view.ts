@@ -4,7 +4,7 @@ import { ticks } from '../core/units.ts';
 /** An ID as JSON output. IDs are strings, since many JSON parsers round numbers above 2^53. */
 export interface IdView {
   readonly value_string: string;
-  /** Only in layouts whose IDs fit exactly into a JSON number. */
+  /** The ID as a number, in layouts whose IDs fit exactly into a JSON number. */
   readonly value_number?: number | undefined;
   readonly value_hex: string;
   /** The ID in the requested form, if any. */
@@ -50,7 +50,7 @@ export interface IdField {
   readonly highest: number;
   readonly bits: string;
   readonly value: bigint;
-  /** Of the timestamp alone: the wall time at which its tick begins. */
+  /** The wall time at which the tick begins; only the timestamp has it. */
   readonly startMs?: number;
 }
 

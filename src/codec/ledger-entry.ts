@@ -66,7 +66,7 @@ export type LedgerEntry = LedgerBatchEntry | LedgerMarker | SequenceEntry;
 
 /** What is known of the time of an entry besides the broker's. */
 interface WriterTime {
-  /** Of a batch of IDs: when its writer allocated them, by a guarded clock. */
+  /** A batch of IDs says when its writer allocated them, by a guarded clock. */
   readonly batch?: { readonly generatedAtMs: number } | undefined;
 }
 
@@ -109,7 +109,7 @@ export function requestHash(count: number, replyTopic: string): Buffer {
 /** Requests that follow each other mostly want as many IDs on the same topic. */
 let lastHash: { readonly count: number; readonly replyTopic: string; readonly hash: Buffer } | undefined;
 
-/** Cached: requests have few different counts and topics. */
+/** The hashes are cached, since requests have few different counts and topics. */
 const hashes = memoize((request) => {
   const space = request.indexOf(' ');
   const replyTopic = Buffer.from(request.slice(space + 1));
@@ -240,9 +240,7 @@ function unreadable(value: Buffer, error: unknown): IdallocError {
   );
 }
 
-/**
- * The entry, or its position alone: what is checked is the same. Throws RangeError, and what statementFacts throws.
- */
+/** Reads the entry, or its position alone: what is checked is the same. Throws what statementFacts throws, too. */
 function readEntry(value: Buffer, headers: RecordHeaders, isWhole: true): LedgerEntry;
 function readEntry(value: Buffer, headers: RecordHeaders, isWhole: false): LedgerPosition;
 function readEntry(value: Buffer, headers: RecordHeaders, isWhole: boolean): LedgerEntry | LedgerPosition {

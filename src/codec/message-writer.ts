@@ -1,6 +1,6 @@
 import { type Long, MAX_LONG_BYTES, putLong } from './long.ts';
 
-/** Room for many messages: nearly all are far smaller. */
+/** A slab has room for many messages, since nearly all are far smaller. */
 const SLAB_BYTES = 64 * 1024;
 const MAX_INT = 0x7fff_ffff;
 

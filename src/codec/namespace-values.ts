@@ -10,7 +10,7 @@ export const DESCRIPTOR_FORMAT_VERSION = 1;
 /** The settings that all workers of a namespace must agree on: otherwise IDs are not unique. */
 export interface Descriptor {
   readonly formatVersion: number;
-  /** For people; the fingerprint identifies the layout. */
+  /** People read the name; the fingerprint identifies the layout. */
   readonly layoutName: string;
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
@@ -102,7 +102,7 @@ export function decodeDescriptor(value: Buffer): Descriptor {
   }
 }
 
-/** Its worker IDs are listed and looked up one by one, so its size is bounded. */
+/** A pool's worker IDs are listed and looked up one by one, so its size is bounded. */
 function requirePool(pool: Descriptor['pool']): Descriptor['pool'] {
   const { first, last } = pool;
   if (last < first) throw new RangeError(`the pool ends at ${last}, before its start ${first}`);

@@ -12,7 +12,7 @@ export interface Quota {
 const MAX_QUOTAS = 1_000;
 const PREFIX = /^[A-Za-z0-9._-]{1,249}$/;
 const RATE = /^[1-9][0-9]{0,11}$/;
-/** Enough for an ID that is listed in a reply, and for everything else in a reply. */
+/** An ID that is listed in a reply takes so many bytes at most, and everything else in a reply so many. */
 const BYTES = { id: 10, reply: 1_000 } as const;
 
 /**

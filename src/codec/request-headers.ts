@@ -45,7 +45,7 @@ const MAX_TRACE_BYTES = 1024;
 const MAX_LAYOUT_BYTES = 512;
 
 const DECIMAL = /^[0-9]{1,20}$/;
-/** Up to thirty years. */
+/** Twelve digits are up to thirty years. */
 const MILLISECONDS = /^[0-9]{1,12}$/;
 const MAX_PARTITION = 0x7fff_ffff;
 
@@ -159,7 +159,7 @@ export interface ReplyHeaderFields {
   readonly replayed: boolean;
   /** The text of the IDs' layout, if that is not a preset. */
   readonly layout?: string | undefined;
-  /** Of an error reply, if it is known. */
+  /** An error reply has it, if it is known. */
   readonly retryAfterMs?: number | undefined;
   readonly trace: Trace;
   /** Add the headers that NestJS's ClientKafka expects. */

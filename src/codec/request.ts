@@ -22,7 +22,7 @@ import {
 /** A complete request: body and headers merged, every field in range. */
 export interface FullRequest {
   readonly count: number;
-  /** Only repeated in the reply if there is a request ID. */
+  /** The reply repeats it, and nothing else depends on it, if there is a request ID. */
   readonly correlationId: Buffer;
   /** What names the request, if that is not the correlation ID: see decidingIdOf. */
   readonly requestId?: Buffer;

@@ -283,7 +283,7 @@ export const SCHEMAS = {
 `,
 } as const;
 
-/** Those of the ledger, apart, since the client bundles none of them. */
+/** The schemas of the ledger. They are apart, since the client bundles none of them. */
 export const LEDGER_SCHEMAS = {
   'ledger-entry': `{
   "type": "record",

@@ -73,7 +73,7 @@ const DRIFT_AT_START_MS = 500;
  */
 export const MAX_PAUSE_MS = 1050;
 
-/** Most brokers remembered; the one heard from longest ago is dropped first. */
+/** So many brokers are remembered; the one heard from longest ago is dropped first. */
 const MAX_BROKERS = 64;
 
 /**

@@ -62,9 +62,9 @@ export type SequenceRecord =
   | ({ readonly kind: 'numbers' } & NumberRun)
   | ({
       readonly kind: 'statement';
-      /** The next number in its writer's copy; undefined before there were editions. */
+      /** The next number in the writer's copy; undefined before there were editions. */
       readonly first: number | undefined;
-      /** It states that decisions are gone; the sequence goes on at its next number. */
+      /** Whether decisions are gone, so that the sequence goes on at the statement's next number. */
       readonly isLoss: boolean;
     } & Statement);
 
@@ -104,7 +104,7 @@ function afterStatement(
   const isNewest = statement.edition >= row.known.edition;
   const known = statementAt(Math.max(row.known.next, next), isNewest ? statement : row.known);
   const left = next >= row.gap ? 0 : row.gap;
-  // Never above the next number, or no loss could end the gap.
+  // The gap is never above the next number, or no loss could end it.
   const gap = isLoss ? left : gapBefore(row, Math.min(first ?? 0, next));
   return { known, stated: isNewest ? place : row.stated, gap };
 }

@@ -85,7 +85,7 @@ export function headKeysOf(config: {
 
 /** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
-/** Most characters shown of a foreign value. */
+/** A message shows so many characters of a foreign value. */
 const MAX_SHOWN = 200;
 
 /** The key that says which namespace owns a datacenter. */

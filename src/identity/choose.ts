@@ -89,7 +89,7 @@ export async function chooseWorkerId(
   return doubt === undefined ? choice : { kind: 'refuse', ...doubt };
 }
 
-/** For each current owner, the interval in which our lead over its clock lies. */
+/** Returns, for each current owner, the interval in which our lead over its clock lies. */
 function ownersLeads(snapshot: Snapshot, layout: Layout, now: WallMs): DriftInterval[] {
   return [...snapshot.owners.keys()].flatMap((workerId) => {
     const ceiling = snapshot.ceilings.get(workerId);

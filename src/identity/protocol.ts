@@ -8,7 +8,7 @@ import type { IdentitySettings } from './state.ts';
 import { type Attempt, type ReadBack, readBack, type Swap, type Term, withoutSwap } from './term.ts';
 import { keyNameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
-/** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
+/** One write removes so many witnesses; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
 
 /** The worker IDs that this process may hold. */

@@ -95,9 +95,9 @@ export interface IdentitySettings {
   /** Reads both clocks through the process's guard: ceilings are raised only on a steady verdict. */
   readonly readClock: () => GuardedReading;
   readonly random: Random;
-  /** Never the same twice; without spaces. */
+  /** Returns a text without spaces, never the same twice. */
   readonly newNonce: () => string;
-  /** Never the same twice; from 1 to 2^63 - 1. */
+  /** Returns a number from 1 to 2^63 - 1, never the same twice. */
   readonly newLeaseId: () => bigint;
   /** Shown in the lease record. */
   readonly workerIp: string;

@@ -54,7 +54,7 @@ export interface Attempt {
   /** The ceiling that was found: our reservation begins here, never at our own clock. */
   readonly from: Ticks;
   readonly swap: Swap;
-  /** As in the term. */
+  /** Writes of witnesses that had no response so far; the term takes the count over. */
   readonly silentWrites: number;
 }
 
@@ -85,7 +85,7 @@ export interface Term {
   readonly silentWrites: number;
 }
 
-/** About a minute of swaps; a call ends within seconds. */
+/** So many swaps take about a minute, and a call ends within seconds. */
 const MAX_UNANSWERED = 64;
 
 type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;

@@ -42,9 +42,9 @@ export interface ComparedEnd {
 
 /** A head that this worker has compared with its copy. */
 interface Known extends StoredEnd {
-  /** That of the copy when the head was read. */
+  /** The life of the copy when the head was read. */
   readonly copyLife: number;
-  /** Written since, without an answer. */
+  /** The heads that were written since, without an answer. */
   readonly sent: readonly EndHead[];
 }
 
@@ -210,7 +210,7 @@ export class LedgerEnds {
 
   async #raiseAll(partitions: readonly number[]): Promise<void> {
     const unsure = partitions.filter((partition) => (this.#known.get(partition)?.sent.length ?? 0) > 0);
-    // Also when there are none: the heads of a worker reject once its brokers are those of another cluster.
+    // The heads are read also when there are none: those of a worker reject once its brokers are those of another cluster.
     for (const [partition, stored] of await this.#options.heads.read(unsure)) this.#adopt(partition, stored);
     const changes = partitions.flatMap((partition) => this.#changeOf(partition) ?? []);
     if (changes.length === 0 && this.#isFailing) this.#told('done'); // it is known by now, or others raise it

@@ -24,7 +24,7 @@ export interface Head extends Omit<PendingValue, 'records'> {
 /** What a swap writes. */
 export interface HeadChange extends Omit<PendingValue, 'records'> {
   readonly pending: readonly Pending[];
-  /** Those that change. */
+  /** The heads that change, by the names of their sequences. */
   readonly sequences: ReadonlyMap<string, SequenceHead>;
 }
 
@@ -66,7 +66,7 @@ export interface EtcdHeadsOptions {
 const NAMES_AT_ONCE = MAX_OPERATIONS - 1;
 /** Heads in one page: less than 1 MB of the 4 MB that gRPC takes in one answer, with the largest names and formats. */
 const PAGE = 1_000;
-/** More swaps of other workers than ever come between the reads of one look. */
+/** A look reads so often at most: fewer swaps of other workers come between its reads. */
 const MAX_READS = 10;
 
 export class EtcdHeads implements LedgerHeads {
@@ -108,7 +108,10 @@ export class EtcdHeads implements LedgerHeads {
     throw changing(partition);
   }
 
-  /** These keys at one revision of `pending`, without which none of them changes; undefined if it changed meanwhile. */
+  /**
+   * Reads these keys at one revision of `pending`, without which none of them changes; undefined if it changed
+   * meanwhile.
+   */
   async #readTogether(keys: Keys, names: ReadonlySet<string>): Promise<ReadonlyMap<string, KeyValue> | undefined> {
     const all = [...names].map(keys.sequence);
     const found = new Map<string, KeyValue>();

@@ -9,7 +9,7 @@ export interface LedgerRecord {
   readonly offset: number;
   readonly key: Buffer | null;
   readonly value: Buffer | null;
-  /** Those of a statement are part of it. */
+  /** The headers of a statement are part of it. */
   readonly headers?: RecordHeaders | undefined;
   /** The broker's clock when it appended the entry (LogAppendTime). */
   readonly appendedAtMs: number;

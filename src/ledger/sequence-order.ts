@@ -147,7 +147,7 @@ class Order {
     await runtime.sleep(WAIT_MS);
   }
 
-  /** Only etcd's memory can be wrong; but what was read first may be from before a draft. */
+  /** Stops at the second time: only etcd's memory can be wrong, but what was read first may be from before a draft. */
   #stop(): void {
     if (this.#isConfirmed) throw stopped(this.#options.sequence);
     this.#isConfirmed = true;
@@ -182,7 +182,7 @@ class Order {
     return this.#head !== undefined;
   }
 
-  /** Of another sequence, unless the log is known to show it. */
+  /** Whether it is another sequence's, and the log is not known to show it. */
   #isOfOthers(pending: Pending): boolean {
     const { reading } = this.#options.log;
     if (pending.sequence === this.#options.sequence) return false;

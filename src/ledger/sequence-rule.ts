@@ -79,7 +79,7 @@ interface Sight {
 
 type Loss = Extract<SequenceDue, { kind: 'loss' }>;
 
-/** For these sequences, and those that have something pending. */
+/** What is due for these sequences, and for those that have something pending. */
 export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
   const sights = sightsOf(view, names);
   const pending: Pending[] = [];

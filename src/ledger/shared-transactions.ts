@@ -19,7 +19,7 @@ interface WaitingSwap {
   readonly reject: (error: unknown) => void;
 }
 
-/** Of the 1.5 MiB that etcd takes in one request. What has more by itself goes alone. */
+/** A transaction takes so much of the 1.5 MiB that etcd allows in one request. A swap that has more goes alone. */
 const MAX_BYTES = 1_000_000;
 /** What an operation takes beside its key and its value, at most. */
 const OVERHEAD_BYTES = 32;

@@ -45,9 +45,9 @@ const COMPATIBILITY = {
 } as const;
 
 interface KnownId {
-  /** As requestHeader returns it; undefined if the registry has no answer for it. */
+  /** What requestHeader returns; undefined if the registry has no answer for the id. */
   readonly header: Buffer | 'none' | undefined;
-  /** Until when an id counts as unknown that the registry did not have, or did not answer. */
+  /** The time until which an id counts as unknown that the registry did not have, or did not answer. */
   readonly untilMs?: number | undefined;
 }
 
