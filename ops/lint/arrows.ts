@@ -38,7 +38,7 @@ const IDENTITY_AT_REST = ['bindings', 'identity-ports', 'keys', 'namespace', 're
 /**
  * The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers.
  */
-const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
+const CLIENT_REQUESTS = ['kafka-link', 'requester'].map((file) => `client/${file}.ts`);
 /** What spans of the client and of a worker have in common. */
 const SPANS = ['tracing/spans.ts'];
 const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-napi', 'zstddec'];

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
-import type { RequestedBatch } from '../client/calls.ts';
 import { IdClient } from '../client/client.ts';
+import type { RequestedBatch, SequenceNumbers } from '../client/id-source.ts';
 import { RequestRefused } from '../client/refusals.ts';
-import type { SequenceNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { viewId } from '../codec/id-view.ts';

@@ -1,32 +1,48 @@
 import type { Runtime } from '../async/runtime.ts';
-import { checkSequence } from '../codec/request-checks.ts';
+import { checkCorrelationId, checkReplyTopic, checkSequence, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
+import { ClientEvents } from './hooks.ts';
 import {
-  type AskedFor,
-  type ClientDependencies,
-  type FollowRequest,
+  type IdSource,
   type RequestedBatch,
   type RequestOptions,
-  toRequest,
+  type Sequence,
+  type SequenceNumbers,
+  type SequenceTakeOptions,
+  sequenceNumbers,
   type WaitForIds,
-} from './calls.ts';
-import { Demand } from './demand.ts';
-import { ClientEvents } from './hooks.ts';
-import type { IdSource } from './id-source.ts';
+} from './id-source.ts';
 import { connectKafka } from './kafka-link.ts';
 import { type ClientMetrics, MetricsRecorder } from './metrics.ts';
-import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, noBuffer, noCorrelationId, timeoutOf, withDetails } from './refusals.ts';
-import { type BatchReply, type BatchRequest, Requester } from './requester.ts';
-import { type Sequence, type SequenceNumbers, type SequenceTakeOptions, sequenceNumbers } from './sequence.ts';
-import { requestSpans } from './spans.ts';
-import { IdStock } from './stock.ts';
-import type { Transport, TransportEvents } from './transport.ts';
+import {
+  bytesOf,
+  clientClosed,
+  expiryOf,
+  invalidCount,
+  noBuffer,
+  noCorrelationId,
+  timeoutOf,
+  withDetails,
+} from './refusals.ts';
+import { type BatchReply, type BatchRequest, Requester, type Transport, type TransportEvents } from './requester.ts';
+import { type FollowRequest, requestSpans } from './spans.ts';
+import { Demand, IdStock } from './stock.ts';
 import { Waits } from './waits.ts';
+
+/** The dependencies of a client, for tests to replace. */
+export interface ClientDependencies {
+  readonly runtime: Runtime;
+  readonly replyTopic: string;
+  readonly link: (events: TransportEvents) => Promise<Transport>;
+  /** Default: requests are not followed. */
+  readonly follow?: FollowRequest | undefined;
+  /** Called once with a function that drops all IDs in the buffer. */
+  readonly onOpen?: (dropAll: () => void) => void;
+}
 
 /**
  * IDs for a service. next() and take() return prefetched IDs synchronously; takeAsync() waits until there are enough;
@@ -298,5 +314,54 @@ export class IdClient implements IdSource, AsyncDisposable {
     if (Number.isInteger(count) && count >= 1 && count <= maximum) return;
     const message = `count must be from 1 to half of maxBuffered, ${maximum}, not ${count}`;
     throw new IdallocError('INVALID_COUNT', message, { count });
+  }
+}
+
+/** A call's options, with the correlation ID that its errors name. */
+type AskedFor = RequestOptions & { readonly correlationId: string | Uint8Array };
+
+/** Throws INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC or MALFORMED_REQUEST. */
+function toRequest(
+  options: AskedFor,
+  defaults: { readonly replyTopic: string; readonly timeoutMs: number },
+): BatchRequest {
+  const { count, correlationId, replyTopic, timeoutMs, signal, encoding, expiresAt } = options;
+  if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
+  return {
+    count,
+    correlationId: checkCorrelationId(bytesOf(correlationId)),
+    replyTopic: checkReplyTopic(replyTopic ?? defaults.replyTopic),
+    encoding: encoding ?? 'RANGES',
+    expiresAtMs: expiryOf(expiresAt),
+    timeoutMs: timeoutOf(timeoutMs, defaults.timeoutMs),
+    signal,
+  };
+}
+
+const MAX_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
+
+/**
+ * Whether IDs may be returned as JavaScript numbers. The layout decides, not the IDs: those of a wider layout are small
+ * in its first days, and would be rounded later. After the first IDs that do not fit, all calls fail: a namespace has
+ * one layout, so this never changes.
+ */
+class NumberCheck {
+  #refusal: string | undefined;
+
+  /** Checks a reply before its IDs are used. */
+  note({ batch, layout }: Pick<BatchReply, 'batch' | 'layout'>): void {
+    if (layout === undefined) this.#refusal ??= 'have a layout that this version of the client does not know';
+    else if (!layout.fitsNumber) {
+      this.#refusal ??= `have the layout '${layout.name}', whose IDs exceed the 53 bits of a JavaScript number`;
+    }
+    const isLarge = batch.ranges.some(({ first, count }) => first + BigInt(count - 1) * batch.step > MAX_NUMBER);
+    if (isLarge) this.#refusal ??= 'exceed 2^53, which their layout does not allow';
+  }
+
+  /** Throws CONFIG_INVALID once IDs have arrived that do not fit. */
+  require(): void {
+    if (this.#refusal === undefined) return;
+    const remedy = 'use bigints with next(), or a namespace with LAYOUT=js-safe';
+    throw new IdallocError('CONFIG_INVALID', `these IDs ${this.#refusal}: ${remedy}`);
   }
 }

@@ -21,10 +21,17 @@ export {
   presetLayout,
 } from '../ids/index.ts';
 export type { KafkaOptions } from './access.ts';
-export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
-export type { IdSource } from './id-source.ts';
+export type {
+  IdSource,
+  RequestedBatch,
+  RequestOptions,
+  Sequence,
+  SequenceNumbers,
+  SequenceTakeOptions,
+  WaitForIds,
+} from './id-source.ts';
 export {
   exportToOpenTelemetry,
   exportToPrometheus,
@@ -36,4 +43,3 @@ export {
 export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions } from './options.ts';
 export { RequestRefused } from './refusals.ts';
-export type { Sequence, SequenceNumbers, SequenceTakeOptions } from './sequence.ts';

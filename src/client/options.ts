@@ -8,8 +8,8 @@ export interface BufferOptions {
   /** How long the buffer must last when no worker responds (default 20 s). */
   readonly coverSeconds?: number;
   /**
-   * The minimum rate to be ready for, in IDs per second; the buffer grows with the actual rate. Default: 100, and a tenth
-   * of that after a minute in which nobody took IDs.
+   * The minimum rate to be ready for, in IDs per second; the buffer grows with the actual rate. Default: 100, and a
+   * tenth of that after a minute in which nobody took IDs.
    */
   readonly idsPerSecond?: number;
   /** Maximum number of IDs in the buffer (default 5,000,000). */
@@ -30,7 +30,10 @@ export interface BufferOptions {
    * others are answered.
    */
   readonly resendAfterMs?: number;
-  /** Maximum number of callers waiting for IDs, and of calls of request() and sequences in progress (default 10,000 each). */
+  /**
+   * Maximum number of callers waiting for IDs, and of calls of request() and sequences in progress (default 10,000
+   * each).
+   */
   readonly maxWaiting?: number;
   readonly hooks?: ClientHooks;
 }

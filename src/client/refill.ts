@@ -3,10 +3,9 @@ import type { Runtime, Timer } from '../async/runtime.ts';
 import { inMicrotask } from '../async/waiting.ts';
 import { type Layout, maxSmallCount } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { Demand } from './demand.ts';
 import { cameTooLate, pauseAfter, RequestRefused } from './refusals.ts';
 import type { BatchReply } from './requester.ts';
-import type { IdStock } from './stock.ts';
+import type { Demand, IdStock } from './stock.ts';
 import type { Waits, Wanted } from './waits.ts';
 
 export interface RefillOptions {
@@ -237,8 +236,8 @@ export class Refill {
   }
 
   /**
-   * IDs can be as old as their request, since their reply does not say when they were allocated by this process's clock.
-   * Workers answer small requests first, so that the next ones are likely to come in time.
+   * IDs can be as old as their request, since their reply does not say when they were allocated by this process's
+   * clock. Workers answer small requests first, so that the next ones are likely to come in time.
    */
   #cameTooLate({ count }: Asked, latencyMs: number): void {
     const { stock, maxAgeMs, onError } = this.#options;

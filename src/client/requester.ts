@@ -1,14 +1,139 @@
 import type { Runtime, Timer } from '../async/runtime.ts';
-import type { IdBatch } from '../codec/id-batch.ts';
+import { countIds, expandIds, type IdBatch } from '../codec/id-batch.ts';
+import { decodeIdReply, type IdReply } from '../codec/id-reply.ts';
 import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import type { Layout } from '../core/layout.ts';
 import { layoutFinder } from '../core/layout-choice.ts';
-import { IdallocError } from '../errors.ts';
-import { type Content, type Foreign, readReply } from './read-reply.ts';
-import { errorFor, inProgress, noReply, notSent, pauseAfter, type RequestRefused, unlikeReply } from './refusals.ts';
-import type { IncomingReply, Transport } from './transport.ts';
+import { type ErrorCode, IdallocError, unlessInvalid } from '../errors.ts';
+import { errorFor, inProgress, noReply, notSent, pauseAfter, RequestRefused, unlikeReply } from './refusals.ts';
 import { inSlices, type WaitingCaller, wait } from './waiting.ts';
+
+/** A request record to send. */
+export interface OutgoingRequest {
+  /**
+   * What names the request in the ledger, or the name of a sequence. As the record's key, it sends each retry to the
+   * partition that decides.
+   */
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly replyTopic: string;
+  /** Wall milliseconds of the first send; undefined the first time. */
+  readonly firstSentMs?: number | undefined;
+  /** Besides the transport's own. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** False once no caller waits for the reply: an unsent request is dropped then. */
+  readonly isWanted: () => boolean;
+}
+
+/** A record of a reply topic. */
+export interface IncomingReply {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly replayed: boolean;
+  /** The layout text in the reply's headers, if any; not verified yet. */
+  readonly layoutText?: string | undefined;
+  /** Of a refusal, if its sender knows when a retry may succeed. */
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** Sends requests to the workers and receives their replies. */
+export interface Transport {
+  /**
+   * Resolves when the brokers have the request, or it is no longer wanted. Replies are read from before that on.
+   * Rejects with IdallocError KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID or QUEUE_FULL.
+   */
+  send(request: OutgoingRequest): Promise<void>;
+  /** The partition of the request topic for requests with this key; undefined before the first one is sent. */
+  partitionOf(key: Buffer): number | undefined;
+  /** Why replies on this topic can't be read now; undefined while they can, as far as is known. */
+  trouble(replyTopic: string): string | undefined;
+  /** Closes all connections within a second; never rejects. */
+  close(): Promise<void>;
+}
+
+/** Events of a transport. */
+export interface TransportEvents {
+  readonly onReply: (reply: IncomingReply) => void;
+  /**
+   * Replies on this topic may be lost, or go where they are no longer read from: what waits for one must be sent again
+   * now. It is then sent with the new partition, or fails with the reason.
+   */
+  readonly onMoved: (replyTopic: string) => void;
+  /** A transient error; the transport retries. */
+  readonly onError: (error: Error) => void;
+}
+
+/** What a reply is compared with. */
+export interface Asked {
+  readonly correlationId: Buffer;
+  readonly count: number;
+  readonly sequence?: string | undefined;
+}
+
+export type Content = { readonly batch: IdBatch } | { readonly numbers: Numbers };
+
+/** What a record under the correlation ID of a request is to it. */
+export type ReplyReading =
+  | { readonly kind: 'content'; readonly content: Content }
+  | { readonly kind: 'refusal'; readonly refusal: RequestRefused }
+  | Foreign;
+
+/** Nobody has answered the request yet: its own answer may still come. */
+export interface Foreign {
+  readonly kind: 'foreign';
+  /** One of few texts. */
+  readonly what: string;
+  /** False for what others do as they should: the record answers another request. */
+  readonly isFault: boolean;
+}
+
+/**
+ * What a record means for the request that waits under its correlation ID. Anyone who may write to the reply topic may
+ * send one, so that what can't be its answer must not end it: what another client on this reply topic gets of something
+ * else, what a replay refuses because it was refused before, and what no worker sends.
+ */
+export function readReply(
+  asked: Asked,
+  { value, retryAfterMs }: Pick<IncomingReply, 'value' | 'retryAfterMs'>,
+): ReplyReading {
+  const { correlationId, count, sequence } = asked;
+  const reply = unlessInvalid(() => decodeIdReply(value));
+  if (reply === undefined) return fault('no readable reply');
+  if (!reply.correlationId.equals(correlationId)) return fault('a reply to another correlation ID than its key');
+  if ('error' in reply) {
+    const { code, message } = reply.error;
+    if (code === ('ANSWERED_BEFORE' satisfies ErrorCode)) return another('a refusal of an earlier record');
+    return { kind: 'refusal', refusal: new RequestRefused(code, message, { retryAfterMs }) };
+  }
+  if (('batch' in reply ? undefined : reply.numbers.sequence) !== sequence) return another(kindOf(reply));
+  const got = 'batch' in reply ? countIds(reply.batch.ranges) : reply.numbers.count;
+  if (got !== count) return another('another count');
+  if ('batch' in reply && repeatsIds(reply.batch)) return fault('a batch with an ID twice');
+  return { kind: 'content', content: reply };
+}
+
+function fault(what: string): Foreign {
+  return { kind: 'foreign', what, isFault: true };
+}
+
+function another(what: string): Foreign {
+  return { kind: 'foreign', what, isFault: false };
+}
+
+function kindOf(reply: IdReply): string {
+  return 'batch' in reply ? 'IDs in place of numbers' : 'numbers of another sequence, or in place of IDs';
+}
+
+/** Workers list ranges in rising order, so that what they send is read through once. */
+function repeatsIds({ ranges, step }: IdBatch): boolean {
+  let endsAt = -1n;
+  for (const { first, count } of ranges) {
+    if (first <= endsAt) return new Set(expandIds({ ranges, step })).size < countIds(ranges);
+    endsAt = first + BigInt(count - 1) * step;
+  }
+  return false;
+}
 
 /** A request to the workers, for IDs, or for numbers of a sequence. */
 export interface BatchRequest {

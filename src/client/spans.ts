@@ -1,7 +1,16 @@
 import { describeError } from '../errors.ts';
 import { attempt, errorType, fail, hasProvider, messaging, requestAttributes, SCHEMA_URL } from '../tracing/spans.ts';
-import type { FollowRequest } from './calls.ts';
-import type { BatchRequest } from './requester.ts';
+import type { BatchRequest, Delivered } from './requester.ts';
+
+/**
+ * Sends a request, and follows it until its reply or error. `isAhead`: it is for the buffer, and nobody waits for it
+ * yet.
+ */
+export type FollowRequest = <R extends Delivered>(
+  request: BatchRequest,
+  isAhead: boolean,
+  send: (request: BatchRequest) => Promise<R>,
+) => Promise<R>;
 
 type Api = typeof import('@opentelemetry/api');
 

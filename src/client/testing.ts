@@ -1,3 +1,5 @@
+import type { Timer } from '../async/runtime.ts';
+import { inMicrotask } from '../async/waiting.ts';
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import { decodeIdRequest, type IdRequest } from '../codec/id-request.ts';
@@ -18,9 +20,8 @@ import { type Ticks, wallMs } from '../core/units.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
 import { IdClient } from './client.ts';
-import { MemoryLink, type MemoryReply } from './memory-link.ts';
 import type { BufferOptions } from './options.ts';
-import type { TransportEvents } from './transport.ts';
+import type { OutgoingRequest, Transport, TransportEvents } from './requester.ts';
 
 export interface MemoryWorkersOptions {
   /** Wall milliseconds for the IDs; by default those of the system. IDs that are buffered already keep their time. */
@@ -294,4 +295,56 @@ function isWithin(value: number, most: number): boolean {
 
 function invalid(message: string): IdallocError {
   return new IdallocError('CONFIG_INVALID', message);
+}
+
+/** The answer of workers in memory. */
+export interface MemoryReply {
+  /** The correlation ID. */
+  readonly key: Buffer;
+  readonly delayMs: number;
+  readonly value: Buffer;
+  readonly replayed: boolean;
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** The link of one client to workers in memory. */
+export class MemoryLink implements Transport {
+  readonly #accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void;
+  readonly #events: TransportEvents;
+  readonly #timers = new Set<Timer>();
+  dropAll: () => void = () => undefined;
+
+  constructor(events: TransportEvents, accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void) {
+    this.#events = events;
+    this.#accept = accept;
+  }
+
+  async send({ value }: OutgoingRequest): Promise<void> {
+    this.#accept(value, ({ delayMs, ...reply }) => {
+      const deliver = () => this.#events.onReply(reply);
+      if (delayMs === 0) inMicrotask(deliver);
+      else this.#later(delayMs, deliver);
+    });
+  }
+
+  partitionOf(): undefined {
+    return undefined;
+  }
+
+  trouble(): undefined {
+    return undefined;
+  }
+
+  async close(): Promise<void> {
+    for (const timer of this.#timers) timer.cancel();
+    this.#timers.clear();
+  }
+
+  #later(delayMs: number, deliver: () => void): void {
+    const timer = RUNTIME.schedule(delayMs, () => {
+      this.#timers.delete(timer);
+      deliver();
+    });
+    this.#timers.add(timer);
+  }
 }

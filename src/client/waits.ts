@@ -1,9 +1,9 @@
 import type { Runtime } from '../async/runtime.ts';
-import type { IdallocError } from '../errors.ts';
-import type { WaitForIds } from './calls.ts';
+import { IdallocError } from '../errors.ts';
+import type { WaitForIds } from './id-source.ts';
 import { clientClosed, errorFor, noBuffer, timeoutOf, tooFewIds } from './refusals.ts';
 import { IdStock, type StockOptions } from './stock.ts';
-import { WaitingQueue, wait } from './waiting.ts';
+import { inSlices, type WaitingCaller, wait } from './waiting.ts';
 
 /** Callers that begin to wait so long after a refusal may be in the pause that it causes. */
 const REMEMBERED_MS = 30_000;
@@ -163,5 +163,80 @@ export class Waits {
     });
     check();
     return waited;
+  }
+}
+
+interface Waiter {
+  readonly count: number;
+  /** Monotonic time from which on it waits. */
+  readonly sinceMs: number;
+  readonly caller: WaitingCaller<readonly bigint[]>;
+}
+
+/** A bounded queue of callers, each waiting for a number of IDs. */
+class WaitingQueue {
+  readonly #maxWaiting: number;
+  readonly #waiters = new Set<Waiter>();
+  #needed = 0;
+  #serving = false;
+
+  constructor(maxWaiting: number) {
+    this.#maxWaiting = maxWaiting;
+  }
+
+  get size(): number {
+    return this.#waiters.size;
+  }
+
+  /** The IDs that all callers together wait for. */
+  get needed(): number {
+    return this.#needed;
+  }
+
+  /** The most IDs that one of the callers waits for. */
+  get largest(): number {
+    let largest = 0;
+    for (const { count } of this.#waiters) largest = Math.max(largest, count);
+    return largest;
+  }
+
+  /** Monotonic time from which on the first caller waits; Infinity when there is none. */
+  get sinceMs(): number {
+    for (const { sinceMs } of this.#waiters) return sinceMs;
+    return Number.POSITIVE_INFINITY;
+  }
+
+  /** Adds a caller at the end; the returned function removes it. Throws IdallocError QUEUE_FULL. */
+  join(count: number, sinceMs: number, caller: WaitingCaller<readonly bigint[]>): () => void {
+    if (this.#waiters.size >= this.#maxWaiting) {
+      throw new IdallocError('QUEUE_FULL', `${this.#maxWaiting} callers are waiting for IDs: see maxWaiting`);
+    }
+    const waiter: Waiter = { count, sinceMs, caller };
+    this.#waiters.add(waiter);
+    this.#needed += count;
+    return () => {
+      if (this.#waiters.delete(waiter)) this.#needed -= count;
+    };
+  }
+
+  /**
+   * Serves callers with what `take` returns, which is undefined when there is too little for a caller. `in turn` ends
+   * with the first for which there is too little; `any` goes on to all others. A served caller leaves the queue, which
+   * may call this again; such a call does nothing.
+   */
+  serve(order: 'in turn' | 'any', take: (count: number) => readonly bigint[] | undefined): void {
+    if (this.#serving) return;
+    this.#serving = true;
+    for (const { count, caller } of this.#waiters) {
+      const ids = take(count);
+      if (ids !== undefined) caller.resolve(ids);
+      else if (order === 'in turn') break;
+    }
+    this.#serving = false;
+  }
+
+  /** Rejects all who wait now, in slices. */
+  async rejectAll(reason: (count: number) => Error, runtime: Runtime): Promise<void> {
+    await inSlices([...this.#waiters], runtime, ({ count, caller }) => caller.reject(reason(count)));
   }
 }

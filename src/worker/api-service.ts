@@ -1,8 +1,7 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { ThrottledLog } from '../async/throttle.ts';
 import { type LinkDependencies, openLink } from '../client/kafka-link.ts';
-import { type BatchRequest, Requester } from '../client/requester.ts';
-import type { OutgoingRequest, Transport } from '../client/transport.ts';
+import { type BatchRequest, type OutgoingRequest, Requester, type Transport } from '../client/requester.ts';
 import { parseFormKeys } from '../codec/form/keys.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import type { Layout } from '../core/layout.ts';

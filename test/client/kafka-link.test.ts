@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Transport } from '../../src/client/transport.ts';
+import type { Transport } from '../../src/client/requester.ts';
 import { formatHostPort } from '../../src/core/host-port.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { UNREADABLE } from '../../src/kafka/records/decode.ts';

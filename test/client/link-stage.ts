@@ -1,6 +1,6 @@
 import type { Runtime, Timer } from '../../src/async/runtime.ts';
 import { type LinkDependencies, openLink } from '../../src/client/kafka-link.ts';
-import type { IncomingReply } from '../../src/client/transport.ts';
+import type { IncomingReply } from '../../src/client/requester.ts';
 import type { BrokerAddress, Dialer } from '../../src/kafka/wire/port.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import { Cluster } from '../support/fake-kafka/cluster.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, expectTypeOf, test } from 'vitest';
 import type { IdClient } from '../../src/client/client.ts';
-import type { SequenceNumbers } from '../../src/client/sequence.ts';
+import type { SequenceNumbers } from '../../src/client/id-source.ts';
 import { MemoryWorkers } from '../../src/client/testing.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { formatFault, formatNumber } from '../../src/codec/sequence-format.ts';

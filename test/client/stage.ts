@@ -1,6 +1,6 @@
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
-import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/transport.ts';
+import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/requester.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';

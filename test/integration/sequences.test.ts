@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
-import type { SequenceNumbers } from '../../src/client/sequence.ts';
+import type { SequenceNumbers } from '../../src/client/id-source.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { RequestSender } from '../../src/client/request-sender.ts';
+import { RequestSender } from '../../src/client/kafka-link.ts';
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/record.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
