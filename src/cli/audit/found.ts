@@ -86,7 +86,10 @@ export interface FoundBatch extends BatchLocation {
 
 /** What an entry says of its request. */
 export interface DecidedRequest {
-  /** The offset of the request, in the request partition that has the number of the entry's. */
+  /**
+   * The offset of the request, in the request partition that has the number of the entry's; -1 where the ledger was
+   * copied to other offsets.
+   */
   readonly offset: number;
   /** From requestHash. */
   readonly hash: Buffer;

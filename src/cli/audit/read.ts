@@ -87,6 +87,9 @@ export interface AuditReaderOptions {
   readonly layout?: Layout;
 }
 
+/** The offset of a request that no longer shows where it is. */
+const NOWHERE = -1;
+
 /** Longer after its IDs were allocated, an entry repeats an older one: their writer gives up before. */
 const MAX_APPEND_MS = 60_000;
 
@@ -215,7 +218,9 @@ export class AuditReader {
       if (end > offset) this.lostTails.hold(log, { location, end, decidedMs });
       const doubtful = entry.end < this.ledgerReach.startOf(log);
       const isRenewal = timeMs - batch.generatedAtMs > MAX_APPEND_MS + this.clockMarginMs;
-      const of = { ...this.#requestOf(location, named, entry), isRenewal };
+      const own = this.#requestOf(location, named, entry);
+      // Its writer had read a longer log: the ledger was copied to other offsets since, and the requests may be, too.
+      const of = { ...own, isRenewal, offset: end > offset ? NOWHERE : own.offset };
       this.#add(location, batch, { timeMs, replyTopic, doubtful, of });
     });
   }

@@ -95,7 +95,13 @@ export class Topics {
   /** The entry of a request. */
   decide(
     { id, count, record }: Asked,
-    { replyTopic = REPLIES, atMs = 0, hash = requestHash(count, replyTopic), partition = record.partition } = {},
+    {
+      replyTopic = REPLIES,
+      atMs = 0,
+      hash = requestHash(count, replyTopic),
+      partition = record.partition,
+      end = 0,
+    } = {},
   ) {
     this.#batches += 1;
     const batch = batchAt(BASE_TICK + atMs + this.#batches, count);
@@ -109,7 +115,7 @@ export class Topics {
       batch,
       framing: 'SINGLE_OBJECT',
       schemaFingerprint: ID_REPLY_FINGERPRINT,
-      end: 0,
+      end,
       through: -1,
     });
     this.append('ledger', partition, { key: encodeLedgerKey(Buffer.from(id)), value, timestampMs });

@@ -201,6 +201,17 @@ describe('what does not match its request', () => {
     expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { refused: 1 } });
   });
 
+  test('is not an entry that was copied to another offset, with requests that were copied to others', () => {
+    const codes = (end: number) =>
+      codesOf((topics) => {
+        const asked = topics.ask('a', { count: 5 });
+        topics.decide({ ...asked, count: 3 }, { end });
+        topics.refuse(asked, 'CONFLICT');
+      });
+    expect(codes(0)).toEqual(['MISMATCH']);
+    expect(codes(1), 'what the log lacks is not stated').toEqual(['UNREADABLE']);
+  });
+
   test('is a reply in another partition than the request names', () => {
     const headers = { kafka_replyPartition: Buffer.from('1') };
     const codes = (partition: number) =>
