@@ -18,8 +18,6 @@ import { monitoring } from './monitoring.ts';
 import { ROOT } from './paths.ts';
 
 const RUNBOOK = join(ROOT, 'docs/operations/runbook.md');
-/** The formatter's, for what is written in the source. */
-const LINE_WIDTH = 120;
 const HTTP_ROOM = join(ROOT, 'src/http');
 
 /** The pages that are generated. */
@@ -29,7 +27,6 @@ export const REFERENCE_PAGES = [
   'metrics.md',
   'error-codes.md',
   'real-server-tests.md',
-  'remedies.ts',
   'monitoring.md',
 ] as const;
 type ReferencePage = (typeof REFERENCE_PAGES)[number];
@@ -40,14 +37,12 @@ const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'metrics.md': metrics,
   'error-codes.md': errorCodes,
   'real-server-tests.md': realServerTests,
-  'remedies.ts': remedies,
   'monitoring.md': monitoring,
 };
 
 /** Those of pages that are not part of the reference. */
 const FOLDERS: Partial<Record<ReferencePage, string>> = {
   'real-server-tests.md': 'docs/internals',
-  'remedies.ts': 'src/worker',
   'monitoring.md': 'docs/operations',
 };
 
@@ -56,7 +51,7 @@ export function referencePath(page: ReferencePage): string {
   return join(ROOT, FOLDERS[page] ?? 'docs/reference', page);
 }
 
-/** The text of the page, or of the module. */
+/** The text of the page. */
 export function renderReference(page: ReferencePage): string {
   return WRITERS[page]();
 }
@@ -258,42 +253,6 @@ function meanings(): ReadonlyMap<string, string> {
       return [code, cell(first.startsWith('etcd') ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`)];
     }),
   );
-}
-
-// --- remedies, for the status page
-
-/** The paragraph of an entry of the runbook, as plain text. */
-function paragraphOf(reason: string, name: string): string {
-  const entry = new RegExp(`^### ${reason}\\n([\\s\\S]*?)(?=^##|(?![\\s\\S]))`, 'm').exec(
-    readFileSync(RUNBOOK, 'utf8'),
-  );
-  const [, paragraph] =
-    new RegExp(`\\*\\*${name}\\*\\*: ([\\s\\S]*?)(?=\\n\\n|(?![\\s\\S]))`).exec(entry?.[1] ?? '') ?? [];
-  if (paragraph === undefined) throw new Error(`the runbook has no ${name} for ${reason}`);
-  return paragraph
-    .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-    .replaceAll(/[`*†]/g, '')
-    .replaceAll(/\s+/g, ' ')
-    .trim()
-    .replace(/^(?!etcd)./, (first) => first.toUpperCase());
-}
-
-function remedies(): string {
-  const quoted = (text: string) => (text.includes("'") ? JSON.stringify(text) : `'${text}'`);
-  const entries = UNREADY_REASONS.map((reason) => {
-    const lines = ['Meaning', 'Remedy'].map((name) => {
-      const line = `    ${name.toLowerCase()}: ${quoted(paragraphOf(reason, name))},`;
-      return line.length > LINE_WIDTH ? line.replace(': ', ':\n      ') : line;
-    });
-    return `  ${reason}: {\n${lines.join('\n')}\n  },\n`;
-  });
-  return `// Written by \`npm run docs:reference\` from docs/operations/runbook.md.
-import type { UnreadyReason } from '../core/gate.ts';
-
-/** What a reason means and what to do, as in the runbook. */
-export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string; readonly remedy: string }>> = {
-${entries.join('')}};
-`;
 }
 
 // --- error codes

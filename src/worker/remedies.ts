@@ -1,7 +1,9 @@
-// Written by `npm run docs:reference` from docs/operations/runbook.md.
 import type { UnreadyReason } from '../core/gate.ts';
 
-/** What a reason means and what to do, as in the runbook. */
+/**
+ * What a reason means and what to do, in plain text for the status page. The runbook has the same sentences, with links
+ * and markup; a test compares them.
+ */
 export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string; readonly remedy: string }>> = {
   STOPPING: {
     meaning: 'The process received a stop signal. It finishes the requests in flight.',

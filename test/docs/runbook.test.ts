@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS } from '../../src/errors.ts';
+import { REMEDIES } from '../../src/worker/remedies.ts';
 import { readPage } from '../support/docs.ts';
 
 const CODES = new Set<string>([...Object.keys(ERRORS), ...UNREADY_REASONS]);
@@ -16,7 +17,24 @@ const ENTRIES = new Map(
     }),
 );
 
+/** The paragraph of an entry, without links and markup. */
+function paragraphOf(reason: string, name: 'Meaning' | 'Remedy'): string {
+  const { entry = '' } = ENTRIES.get(reason) ?? {};
+  const [, paragraph = ''] = new RegExp(`\\*\\*${name}\\*\\*: ([\\s\\S]*?)(?=\\n\\n|$)`).exec(entry) ?? [];
+  const plain = paragraph
+    .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replaceAll(/[`*†]/g, '')
+    .replaceAll(/\s+/g, ' ')
+    .trim();
+  return plain.replace(/^(?!etcd)./, (first) => first.toUpperCase());
+}
+
 describe('the runbook', () => {
+  it.for([...UNREADY_REASONS])('says of %s what the status page says, in src/worker/remedies.ts', (reason) => {
+    const [meaning, remedy] = [paragraphOf(reason, 'Meaning'), paragraphOf(reason, 'Remedy')];
+    expect({ meaning, remedy }).toEqual(REMEDIES[reason]);
+  });
+
   it.for([...ENTRIES])('has meaning, check and remedy of %s, in this order', ([, { entry }]) => {
     expect(entry).toMatch(ALWAYS);
   });
