@@ -66,7 +66,7 @@ export class FollowedReplies {
     this.#tail = new Tail({
       cluster: options.cluster,
       runtime: options.runtime,
-      lane: 'replies',
+      purpose: 'replies',
       isolation: 'read_committed',
       maxWaitMs: FETCH_WAIT_MS,
       maxBytes: FETCH_BYTES,

@@ -254,7 +254,7 @@ export class RequestSender {
     const queue = new AppendQueue({
       runtime,
       append: async (records) => {
-        await append(cluster, runtime, { topic, partition, records, lane: 'append', ...limits });
+        await append(cluster, runtime, { topic, partition, records, purpose: 'append', ...limits });
       },
       maxRecords: MAX_RECORDS,
       maxBytes: MAX_BYTES,

@@ -15,7 +15,7 @@ export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog): Ta
   return new Tail({
     cluster,
     runtime,
-    lane: 'ledger',
+    purpose: 'ledger',
     // No worker writes to either in transactions; a foreign transaction must not hold up reading.
     isolation: 'read_uncommitted',
     maxWaitMs: MAX_WAIT_MS,

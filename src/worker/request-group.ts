@@ -7,6 +7,7 @@ import { Member } from '../kafka/loops/member.ts';
 import type { Report } from '../kafka/loops/member-claims.ts';
 import type { Assigned, MemberSettings } from '../kafka/loops/member-options.ts';
 import { Tail } from '../kafka/loops/tail.ts';
+import type { Purpose } from '../kafka/wire/broker.ts';
 import type { RequestVitals } from '../metrics/vitals.ts';
 import { RECORDS_PER_TURN } from '../pipeline/record-turns.ts';
 import { RequestPartition, type RequestPartitionOptions, type Serving } from './request-partition.ts';
@@ -82,10 +83,10 @@ export class RequestGroup {
       log,
     } as const;
     // A tail follows a partition once, and the lanes of a partition are at different places.
-    const againTail = (lane: string) => new Tail({ ...tail, lane, maxChunkItems: LARGE_CHUNK_ITEMS });
+    const againTail = (purpose: Purpose) => new Tail({ ...tail, purpose, maxChunkItems: LARGE_CHUNK_ITEMS });
     this.#serving = {
       ...options,
-      tail: new Tail({ ...tail, lane: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
+      tail: new Tail({ ...tail, purpose: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
       againTails: {
         large: againTail('large requests'),
         numbers: againTail('requests for numbers'),

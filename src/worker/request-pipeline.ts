@@ -40,8 +40,8 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const { ledger, allocator } = parts;
   const replyTopics = new ReplyTopics(cluster, runtime);
   const isRevoked = (topic: string) => refusals.isRevoked(topic);
-  const publisherOn = (lane: 'publish' | 'publish large') =>
-    new KafkaPublisher({ cluster, runtime, topics: replyTopics, lane, requestTopic: topics.requests, isRevoked });
+  const publisherOn = (purpose: 'publish' | 'publish large') =>
+    new KafkaPublisher({ cluster, runtime, topics: replyTopics, purpose, requestTopic: topics.requests, isRevoked });
   const publisher = publisherOn('publish');
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');

@@ -26,7 +26,7 @@ export const PARTITIONS = 4;
 /** As many records as brokers take in a batch, roughly; the broker decompresses and checks each. */
 const JUNK_RECORDS = 100_000;
 
-const APPEND = { lane: 'publish', timeoutMs: 30_000, replicationTimeoutMs: 30_000 } as const;
+const APPEND = { purpose: 'publish', timeoutMs: 30_000, replicationTimeoutMs: 30_000 } as const;
 
 interface Flood {
   readonly pauseMs: number;

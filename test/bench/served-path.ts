@@ -104,7 +104,7 @@ export class ServedPath implements Disposable {
       cluster,
       runtime: RUNTIME,
       topics,
-      lane: 'publish',
+      purpose: 'publish',
       requestTopic: REQUESTS,
     });
     this.#deps = {

@@ -1,7 +1,7 @@
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { type FetchedRecord, type NewRecord, partitionFor } from '../../src/kafka/records/record.ts';
-import type { Lane } from '../../src/kafka/wire/broker.ts';
+import type { Purpose } from '../../src/kafka/wire/broker.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
@@ -34,11 +34,11 @@ let partsInFlight = 0;
 let onPart: (() => void) | undefined;
 
 /** Follows all partitions of a topic from their start. */
-async function follow(topic: string, lane: Lane, take: (partition: number, records: FetchedRecord[]) => Promise<void>) {
+async function follow(topic: string, purpose: Purpose, take: (partition: number, records: FetchedRecord[]) => Promise<void>) {
   const positions = Array.from({ length: partitions }, () => 0);
   for (;;) {
     const asked = positions.map((offset, partition) => ({ topic, partition, offset, maxBytes: PARTITION_BYTES }));
-    const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) =>
+    const answer = await cluster.call(leader, purpose, TIMEOUT_MS, (link) =>
       link.call('fetch', { ...FETCH, partitions: asked }),
     );
     for (const fetched of answer.partitions) {
@@ -51,10 +51,10 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
   }
 }
 
-async function append(topic: string, partition: number, lane: Lane, records: readonly NewRecord[]): Promise<void> {
+async function append(topic: string, partition: number, purpose: Purpose, records: readonly NewRecord[]): Promise<void> {
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const request = { topic, partition, batch, acks: -1, timeoutMs: TIMEOUT_MS } as const;
-  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.call('produce', request));
+  const { errorCode } = await cluster.call(leader, purpose, TIMEOUT_MS, (link) => link.call('produce', request));
   if (errorCode !== undefined) throw new Error(`${topic}: ${errorCode}`);
 }
 

@@ -14,7 +14,7 @@ const ANSWER: ProduceResponse = { throttleMs: 0, baseOffset: 7, appendedAtMs: -1
 /** A produce call that the broker has not answered yet. */
 interface Call {
   readonly request: ProduceRequest;
-  readonly lane: string;
+  readonly purpose: string;
   readonly keys: readonly string[];
   answer(errorCode?: string): void;
 }
@@ -29,17 +29,17 @@ function staged() {
       const { records } = await decodeBatches(batches, 0, 'read_uncommitted', () => Promise.resolve());
       const answer = (errorCode?: string) =>
         answered.resolve(errorCode === undefined ? ANSWER : { ...ANSWER, errorCode });
-      calls.push({ request, lane, keys: records.map(({ key }) => String(key)), answer });
+      calls.push({ request, purpose, keys: records.map(({ key }) => String(key)), answer });
       return answered.promise;
     },
   });
-  let lane = '';
+  let purpose = '';
   const doubts: string[] = [];
   const cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'partitions'> = {
     partitions: async () => PARTITIONS,
     leader: async () => 1,
     call: (_node, on, _timeoutMs, use) => {
-      lane = on;
+      purpose = on;
       return use(link);
     },
     markStale: (topic) => doubts.push(topic),
@@ -61,7 +61,7 @@ test('requests of one turn share a call, in their order, acknowledged by all rep
   const asked = keys(100);
   const sent = Promise.all(asked.map((key) => send(key)));
   await turns();
-  expect(calls.map(({ keys: got, lane }) => ({ got, lane }))).toEqual([{ got: asked, lane: 'append' }]);
+  expect(calls.map(({ keys: got, purpose }) => ({ got, purpose }))).toEqual([{ got: asked, purpose: 'append' }]);
   expect(calls[0]?.request).toMatchObject({ topic: 'id.requests', partition: 0, acks: -1 });
   calls[0]?.answer();
   await sent;

@@ -9,7 +9,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
       patch(
         'src/kafka/loops/leader-calls.ts',
         'acks: -1',
-        "acks: appending.lane === 'publish' ? (1 as unknown as -1) : -1",
+        "acks: appending.purpose === 'publish' ? (1 as unknown as -1) : -1",
       ),
     ],
   },

@@ -1,7 +1,7 @@
 import type { Tail } from '../../src/kafka/loops/tail.ts';
 import type { TailChunk, TailSink } from '../../src/kafka/loops/tail-port.ts';
 import type { BrokerResponse } from '../../src/kafka/wire/api.ts';
-import type { Lane } from '../../src/kafka/wire/broker.ts';
+import type { Purpose } from '../../src/kafka/wire/broker.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import type { BrokerLink } from '../../src/kafka/wire/port.ts';
 import type { FetchRequest, FetchResponse, ProduceRequest } from '../../src/kafka/wire/record-apis.ts';
@@ -13,7 +13,7 @@ export const T = 'topic';
 /** A call of a loop to a broker, and when it was made. */
 export interface Asked<R> {
   readonly node: number;
-  readonly lane: Lane;
+  readonly purpose: Purpose;
   readonly atMs: number;
   readonly request: R;
 }
@@ -35,16 +35,16 @@ export class LoopStage {
     const call = cluster.call.bind(cluster);
     cluster.call = <R extends BrokerResponse>(
       node: number,
-      lane: Lane,
+      purpose: Purpose,
       timeoutMs: number,
       use: (link: BrokerLink) => Promise<R>,
-    ) => call(node, lane, timeoutMs, (link) => use(this.#noting(node, lane, link)));
+    ) => call(node, purpose, timeoutMs, (link) => use(this.#noting(node, purpose, link)));
     this.cluster = cluster;
   }
 
-  #noting(node: number, lane: Lane, link: BrokerLink): BrokerLink {
+  #noting(node: number, purpose: Purpose, link: BrokerLink): BrokerLink {
     const note = <R>(to: Asked<R>[], request: R) => {
-      to.push({ node, lane, atMs: this.runtime.monotonicMs(), request });
+      to.push({ node, purpose, atMs: this.runtime.monotonicMs(), request });
     };
     return {
       ended: link.ended,

@@ -4,14 +4,14 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { BrokerResponse } from '../../kafka/wire/api.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { isLinkError, meaningOf } from '../../kafka/wire/error-codes.ts';
+import { meaningOf } from '../../kafka/wire/error-codes.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
 /** The cluster, and the clock for retries. */
 export interface Brokers {
-  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'coordinator' | 'forgetCoordinator'>;
+  readonly cluster: Pick<Cluster, 'metadata' | 'call' | 'callAny' | 'callCoordinator'>;
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
 }
 
@@ -54,40 +54,13 @@ export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Pro
   });
 }
 
-/** A call that any broker can answer: each is called in turn until one does. */
-export async function callAnyBroker<R extends BrokerResponse>(
-  { cluster }: Brokers,
-  use: (link: BrokerLink) => Promise<R>,
-): Promise<R> {
-  const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  let lastError: unknown = new KafkaError('UNREACHABLE', 'the cluster has no brokers');
-  for (const { nodeId } of brokers) {
-    try {
-      return await cluster.call(nodeId, 'control', CALL_TIMEOUT_MS, use);
-    } catch (error) {
-      if (!isLinkError(kafkaErrorCode(error))) throw error;
-      lastError = error;
-    }
-  }
-  throw lastError;
-}
-
-/** A call to the coordinator of a group, which is looked up again when it has moved or is loading its groups. */
+/** A call to the coordinator of a group, repeated while it moves or loads its groups. */
 export function callCoordinator<R extends BrokerResponse>(
-  brokers: Brokers,
+  { cluster, runtime }: Brokers,
   groupId: string,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
-  const { cluster, runtime } = brokers;
-  return retrying(runtime, PATIENT, async () => {
-    const node = await cluster.coordinator(groupId, CALL_TIMEOUT_MS);
-    try {
-      return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);
-    } catch (error) {
-      cluster.forgetCoordinator(groupId);
-      throw error;
-    }
-  });
+  return retrying(runtime, PATIENT, () => cluster.callCoordinator(groupId, 'control', CALL_TIMEOUT_MS, use));
 }
 
 /** Throws if a response contains an error. */

@@ -104,7 +104,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const place = { topic, partition };
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
     const requestedAtMs = runtime.monotonicMs();
-    const { response } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
+    const { response } = await callLeader(cluster, runtime, { ...place, purpose: 'entries', timeoutMs }, (link) =>
       link.call('fetch', request),
     );
     const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);

@@ -128,7 +128,13 @@ export class KafkaLedgerLog implements LedgerLog {
     try {
       return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isWriteOver }, async (timeoutMs) => {
         const sent = readClock();
-        const appending = { topic, partition, lane: 'append', timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+        const appending = {
+          topic,
+          partition,
+          purpose: 'append' as const,
+          timeoutMs,
+          replicationTimeoutMs: REPLICATION_TIMEOUT_MS,
+        };
         const { baseOffset, appendedAtMs, node } = await append(cluster, runtime, { ...appending, batch });
         const received = readClock();
         requireStamped(appendedAtMs);

@@ -13,8 +13,8 @@ export interface KafkaPublisherOptions {
   readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
-  /** Brokers answer the appends of a lane in order. */
-  readonly lane: 'publish' | 'publish large';
+  /** Brokers answer the appends of a connection in order. */
+  readonly purpose: 'publish' | 'publish large';
   /** Forwarded requests go there. Those of several partitions share no batch that is bulk. */
   readonly requestTopic: string;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
@@ -234,14 +234,14 @@ export class KafkaPublisher implements Publisher {
     const name = `${to.topic}/${to.partition}`;
     const known = this.#queues.get(name);
     if (known !== undefined) return known;
-    const { cluster, runtime, lane, requestTopic } = this.#options;
+    const { cluster, runtime, purpose, requestTopic } = this.#options;
     const queue = new AppendQueue({
       runtime,
       append: async (records, waitedMs) => {
         const timeoutMs = APPEND_TIMEOUT_MS - waitedMs;
         await append(cluster, runtime, {
           ...to,
-          lane,
+          purpose,
           records,
           timeoutMs,
           replicationTimeoutMs: REPLICATION_TIMEOUT_MS,

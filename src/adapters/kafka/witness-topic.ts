@@ -103,7 +103,7 @@ export class WitnessTopic implements WitnessPort {
     const { cluster, runtime, topic, follower } = this.#options;
     const { position: known } = follower;
     const timeoutMs = untilMs - runtime.monotonicMs();
-    const appending = { topic, partition: 0, lane: 'append', replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+    const appending = { topic, partition: 0, purpose: 'append' as const, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
       const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isWriteOver }, (leftMs) =>

@@ -134,7 +134,7 @@ async function send({ source, config }: KafkaSession, originals: readonly Origin
  */
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
-  const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
+  const appending = { topic, partition, purpose: 'publish' as const, ...APPEND_TIMES, records: [record] };
   const retries = { ...PATIENT, isTransient: isWriteOver };
   const { baseOffset } = await retrying(runtime, retries, () => append(cluster, runtime, appending));
   return baseOffset;

@@ -1,4 +1,4 @@
-import { CALL_TIMEOUT_MS, callAnyBroker } from '../../adapters/kafka/brokers.ts';
+import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import { type Committed, committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
 import { cliReplyTopic } from '../../adapters/kafka/topics/plan.ts';
 import { type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
@@ -182,7 +182,7 @@ async function checkRights(source: Source, config: Pick<Config, 'topics' | 'grou
     const replies = all.map(({ name }) => name).filter((name) => name.startsWith(replyPrefix));
     const named = rights.filter(({ resource, pattern }) => resource === 'topic' && pattern === 'literal');
     const topics = [...new Set([...named.map(({ name }) => name), cliReplyTopic(config.topics), ...replies])];
-    const response = await callAnyBroker<AuthorizedOperationsResponse>(source, (link) =>
+    const response = await source.cluster.callAny(CALL_TIMEOUT_MS, (link) =>
       link.call('authorizedOperations', { topics }),
     );
     return judgeRights(rights, response.topics, replyPrefix);

@@ -2,30 +2,20 @@ import { Mutex } from '../../async/mutex.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
-import type { Lane, WireLog } from '../wire/broker.ts';
+import type { Purpose, WireLog } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { meaningOf } from '../wire/error-codes.ts';
+import { isUncoordinated } from '../wire/error-codes.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 
 /** The part of a cluster that a group needs. */
-export type GroupCluster = Pick<Cluster, 'coordinator' | 'forgetCoordinator' | 'call'>;
+export type GroupCluster = Pick<Cluster, 'callCoordinator' | 'forgetCoordinator'>;
 
-/** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
-const MIN_CALL_MS = 250;
 /** An answer of the coordinator counts for this long. */
 const RECENT_MS = 1_000;
-/** Any broker can name the coordinator, so this gets less time than a call to the group. */
-const MAX_FIND_MS = 5_000;
 
-/** Whether no coordinator answered that knows the group. */
-export function isUnanswered(errorCode: KafkaErrorCode | undefined): boolean {
-  const { isLink, coordinatorMoved } = meaningOf(errorCode);
-  return isLink === true || coordinatorMoved === true;
-}
-
-/** The coordinator of one group; looked up again whenever it does not answer or is no longer the coordinator. */
+/** The coordinator of one group, and when it answered last. */
 export class Coordinator {
   readonly groupId: string;
   readonly #cluster: GroupCluster;
@@ -38,29 +28,26 @@ export class Coordinator {
     this.groupId = groupId;
   }
 
-  /** Makes one call, sent at most once. The time includes finding the coordinator and connecting to it. */
+  /** Makes one call: see `Cluster.callCoordinator`. */
   async call<R extends BrokerResponse>(
-    lane: Lane,
+    purpose: Purpose,
     timeoutMs: number,
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
-    const startedMs = this.#runtime.monotonicMs();
     try {
-      const node = await this.#cluster.coordinator(this.groupId, Math.min(timeoutMs, MAX_FIND_MS));
-      const leftMs = timeoutMs - (this.#runtime.monotonicMs() - startedMs);
-      if (leftMs < MIN_CALL_MS) throw new KafkaError('UNREACHABLE', 'no time was left to call the coordinator');
-      const response = await this.#cluster.call(node, lane, leftMs, use);
+      const response = await this.#cluster.callCoordinator(this.groupId, purpose, timeoutMs, use);
       this.#respondedMs = this.#runtime.monotonicMs();
       return response;
     } catch (error) {
-      this.noteError(kafkaErrorCode(error));
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode !== undefined && !isUncoordinated(errorCode)) this.#respondedMs = this.#runtime.monotonicMs();
       throw error;
     }
   }
 
-  /** Takes note of an error that the coordinator returned, or that the call ended with. */
+  /** Takes note of an error that the coordinator returned for a part of a call. */
   noteError(errorCode: KafkaErrorCode | undefined): void {
-    if (isUnanswered(errorCode)) this.#cluster.forgetCoordinator(this.groupId);
+    if (isUncoordinated(errorCode)) this.#cluster.forgetCoordinator(this.groupId);
     else if (errorCode !== undefined) this.#respondedMs = this.#runtime.monotonicMs();
   }
 
@@ -72,7 +59,7 @@ export class Coordinator {
       await this.call('control', timeoutMs, (link) => link.call('heartbeat', nonMember));
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
-      if (errorCode === undefined || isUnanswered(errorCode)) throw error;
+      if (errorCode === undefined || isUncoordinated(errorCode)) throw error;
     }
   }
 

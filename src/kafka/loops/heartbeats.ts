@@ -1,8 +1,9 @@
 import { Backoff } from '../../async/retrying.ts';
 import type { Runtime, Timer } from '../../async/runtime.ts';
+import { isUncoordinated } from '../wire/error-codes.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import { type Coordinator, isUnanswered } from './coordinator.ts';
+import type { Coordinator } from './coordinator.ts';
 
 export interface HeartbeatsOptions {
   readonly coordinator: Coordinator;
@@ -54,7 +55,7 @@ export class Heartbeats {
       await coordinator.call('control', this.#limitMs(), (link) => link.call('heartbeat', member));
     } catch (error) {
       errorCode = kafkaErrorCode(error);
-      if (errorCode === undefined || isUnanswered(errorCode)) {
+      if (errorCode === undefined || isUncoordinated(errorCode)) {
         if (!signal.aborted) onSilence(error);
         return false;
       }

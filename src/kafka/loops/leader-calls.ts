@@ -2,7 +2,7 @@ import type { Runtime } from '../../async/runtime.ts';
 import { encodeBatch } from '../records/encode.ts';
 import type { NewRecord } from '../records/record.ts';
 import type { BrokerResponse } from '../wire/api.ts';
-import type { Lane } from '../wire/broker.ts';
+import type { Purpose } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import { isLinkError, meaningOf } from '../wire/error-codes.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
@@ -18,7 +18,7 @@ const MIN_CALL_MS = 250;
 export interface LeaderCall {
   readonly topic: string;
   readonly partition: number;
-  readonly lane: Lane;
+  readonly purpose: Purpose;
   /** For the whole call: finding the leader, connecting, and the response. */
   readonly timeoutMs: number;
 }
@@ -27,7 +27,7 @@ export interface LeaderCall {
 export async function callLeader<R extends BrokerResponse>(
   cluster: LeaderCluster,
   runtime: Runtime,
-  { topic, partition, lane, timeoutMs }: LeaderCall,
+  { topic, partition, purpose, timeoutMs }: LeaderCall,
   use: (link: BrokerLink, leftMs: number) => Promise<R>,
 ): Promise<{ readonly response: R; readonly node: number }> {
   const startedMs = runtime.monotonicMs();
@@ -37,7 +37,7 @@ export async function callLeader<R extends BrokerResponse>(
     throw new KafkaError('UNREACHABLE', `no time was left to call the leader of ${topic}/${partition}`);
   }
   try {
-    return { response: await cluster.call(node, lane, leftMs, (link) => use(link, leftMs)), node };
+    return { response: await cluster.call(node, purpose, leftMs, (link) => use(link, leftMs)), node };
   } catch (error) {
     if (isLinkError(kafkaErrorCode(error))) cluster.markStale(topic);
     throw error;
@@ -89,7 +89,7 @@ export async function append(cluster: LeaderCluster, runtime: Runtime, appending
   return { baseOffset, appendedAtMs, logStartOffset, node };
 }
 
-export interface OffsetQuery extends Omit<LeaderCall, 'lane'> {
+export interface OffsetQuery extends Omit<LeaderCall, 'purpose'> {
   /** With read_committed the end is the last stable offset. */
   readonly isolation: ListOffsetsRequest['isolation'];
 }
@@ -115,7 +115,7 @@ export async function offsetAt(
 ): Promise<number> {
   const { topic, partition, isolation } = query;
   const partitions = [{ topic, partition, timestampMs }];
-  const { response } = await callLeader(cluster, runtime, { ...query, lane: 'control' }, (link) =>
+  const { response } = await callLeader(cluster, runtime, { ...query, purpose: 'control' }, (link) =>
     link.call('listOffsets', { isolation, partitions }),
   );
   const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);

@@ -1,6 +1,6 @@
 import type { Runtime } from '../../async/runtime.ts';
 import type { FetchedRecord } from '../records/record.ts';
-import type { Lane, WireLog } from '../wire/broker.ts';
+import type { Purpose, WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 import type { FetchRequest } from '../wire/record-apis.ts';
 import type { LeaderCluster, PartitionBounds } from './leader-calls.ts';
@@ -8,7 +8,7 @@ import type { LeaderCluster, PartitionBounds } from './leader-calls.ts';
 export interface TailOptions {
   readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
-  readonly lane: Lane;
+  readonly purpose: Purpose;
   readonly isolation: FetchRequest['isolation'];
   /** How long a broker may hold a fetch without records. */
   readonly maxWaitMs: number;

@@ -18,7 +18,7 @@ const RECORDS_PER_TURN = 2_000;
 const MAX_CHUNK_ITEMS = 20_000;
 
 /**
- * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics,
+ * Follows partitions from given offsets, without a group: one connection to each leader, one isolation level, any partitions of any topics,
  * one fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.
@@ -103,7 +103,7 @@ export class Tail {
   }
 
   async #fetch(leader: TailLeader): Promise<void> {
-    const { cluster, lane, runtime } = this.#options;
+    const { cluster, purpose, runtime } = this.#options;
     const places = leader.withRoom();
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
@@ -114,7 +114,9 @@ export class Tail {
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
-      const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.call('fetch', request));
+      const { partitions } = await cluster.call(leader.node, purpose, deadlineMs, (link) =>
+        link.call('fetch', request),
+      );
       leader.responded(partitions.every(({ records }) => records.length === 0));
       this.#take(leader, places, partitions);
       const restMs = leader.restMs(runtime.monotonicMs());

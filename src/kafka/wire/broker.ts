@@ -10,22 +10,25 @@ import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 /**
- * The purpose of a connection. A broker serves the calls of a lane in order, so calls that may block have their own
- * lane.
+ * What a connection to a broker is for. A broker serves the calls of a connection in order, so calls that may wait for
+ * something have a connection of their own: a fetch for records, an append for followers, a join for other members.
  */
-export type Lane =
+export type Purpose =
   | 'control'
   | 'append'
   | 'publish'
   | 'publish large'
   | 'requests'
   | 'large requests'
+  | 'requests for numbers'
+  | 'bulk requests for numbers'
   | 'ledger'
-  | 'group'
-  | (string & {});
+  | 'entries'
+  | 'replies'
+  | 'group';
 
-/** How long a lane's connection may be idle before it is closed; undefined for ever. */
-const IDLE_MS: Readonly<Record<string, number | undefined>> = { requests: undefined, ledger: undefined, group: 5_000 };
+/** How long a connection may be idle before it is closed; undefined for ever. */
+const IDLE_MS: Partial<Record<Purpose, number | undefined>> = { requests: undefined, ledger: undefined, group: 5_000 };
 const DEFAULT_IDLE_MS = 60_000;
 
 /** Whoever passes it in holds back repetitions. */
@@ -35,7 +38,7 @@ export type WireLog = (...line: Parameters<ThrottledLog>) => void;
 const SUSPECT_MS = 10_000;
 /** A rejected login is not retried for this long: endless retries may lock the user out. */
 const REFUSED_MS = 1_000;
-/** A lane that follows a log gets a response at least twice in this time. */
+/** A connection that follows a log gets a response at least twice in this time. */
 const ALIVE_MS = 1_000;
 
 export interface BrokerOptions {
@@ -50,18 +53,18 @@ export interface BrokerOptions {
 }
 
 /**
- * One broker, identified by its address, with a connection for each lane in use.
+ * One broker, identified by its address, with a connection for each purpose that is in use.
  *
  * It becomes suspect when a call goes unanswered or a connection can't be opened, and stays so until it answers, or
- * until SUSPECT_MS have passed without another such failure. A call may only be late because it queues in its lane,
- * like an append after one that waits for slow followers: so a broker that answered on any lane within ALIVE_MS is not
- * suspect. A throttle applies to its lane only: a broker throttles one connection, not the client.
+ * until SUSPECT_MS have passed without another such failure. A call may only be late because it queues on its connection,
+ * like an append after one that waits for slow followers: so a broker that answered on any connection within ALIVE_MS is not
+ * suspect. A throttle applies to one connection, as a broker throttles that, and not the client.
  */
 export class Broker {
   readonly name: string;
   readonly #options: BrokerOptions;
-  readonly #connections = new Map<Lane, Connection>();
-  readonly #throttledUntilMs = new Map<Lane, number>();
+  readonly #connections = new Map<Purpose, Connection>();
+  readonly #throttledUntilMs = new Map<Purpose, number>();
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
   #respondedMs = Number.NEGATIVE_INFINITY;
   /** When the first call was made of those since the last response; undefined if there is none. */
@@ -79,7 +82,7 @@ export class Broker {
     return this.#options.runtime.monotonicMs() < this.#suspectUntilMs;
   }
 
-  /** For how long calls have been made and none was answered, on any lane (ms); 0 if the last one was. */
+  /** For how long calls have been made and none was answered, on any connection (ms); 0 if the last one was. */
   get silentMs(): number {
     return this.#unansweredSinceMs === undefined ? 0 : this.#options.runtime.monotonicMs() - this.#unansweredSinceMs;
   }
@@ -88,24 +91,24 @@ export class Broker {
     return [...this.#connections.values()].reduce((sum, { calls }) => sum + calls, 0);
   }
 
-  isOpen(lane: Lane): boolean {
-    return this.#connections.get(lane)?.isOpen ?? false;
+  isOpen(purpose: Purpose): boolean {
+    return this.#connections.get(purpose)?.isOpen ?? false;
   }
 
-  /** Makes one call on the connection of a lane; see `Cluster.call`. */
+  /** Makes one call on the connection of that purpose; see `Cluster.call`. */
   async call<R extends BrokerResponse>(
-    lane: Lane,
+    purpose: Purpose,
     deadlineMs: number,
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
     const { deadlines, onResponse } = this.#options;
-    await this.#unthrottled(lane, deadlineMs);
+    await this.#unthrottled(purpose, deadlineMs);
     this.#unansweredSinceMs ??= this.#options.runtime.monotonicMs();
-    const connection = this.#connection(lane);
+    const connection = this.#connection(purpose);
     let isLate = false;
     const late = () => {
       isLate = true;
-      return this.#late(connection, lane);
+      return this.#late(connection, purpose);
     };
     try {
       const response = await deadlines.within(
@@ -113,7 +116,7 @@ export class Broker {
         connection.run(use, () => isLate),
         late,
       );
-      this.#responded(lane, response.throttleMs);
+      this.#responded(purpose, response.throttleMs);
       onResponse();
       return response;
     } catch (error) {
@@ -122,7 +125,7 @@ export class Broker {
       if (errorCode === 'LOGIN_REFUSED')
         this.#refused = { error, untilMs: this.#options.runtime.monotonicMs() + REFUSED_MS };
       if (errorCode !== undefined && !isLinkError(errorCode)) {
-        this.#responded(lane, 0);
+        this.#responded(purpose, 0);
         onResponse();
       }
       throw error;
@@ -135,14 +138,14 @@ export class Broker {
     return this.drop();
   }
 
-  /** Closes the connections of all lanes except those given. */
-  async drop(...but: readonly Lane[]): Promise<void> {
-    const ending = [...this.#connections].filter(([lane]) => !but.includes(lane));
+  /** Closes the connections except those of the given purposes. */
+  async drop(...but: readonly Purpose[]): Promise<void> {
+    const ending = [...this.#connections].filter(([purpose]) => !but.includes(purpose));
     await Promise.all(ending.map(([, connection]) => connection.close()));
   }
 
-  #connection(lane: Lane): Connection {
-    const known = this.#connections.get(lane);
+  #connection(purpose: Purpose): Connection {
+    const known = this.#connections.get(purpose);
     if (known !== undefined) return known;
     if (this.#options.deadlines.closed) throw closedError();
     if (this.#isClosed) throw new KafkaError('UNREACHABLE', `${this.name} is no longer a broker of the cluster`);
@@ -152,48 +155,51 @@ export class Broker {
       dialer,
       address,
       runtime,
-      idleMs: lane in IDLE_MS ? IDLE_MS[lane] : DEFAULT_IDLE_MS,
+      idleMs: purpose in IDLE_MS ? IDLE_MS[purpose] : DEFAULT_IDLE_MS,
       onEnd: () => {
-        if (this.#connections.get(lane) === connection) this.#connections.delete(lane);
-        this.#log('debug', `connection of lane '${lane}' closed`);
+        if (this.#connections.get(purpose) === connection) this.#connections.delete(purpose);
+        this.#log('debug', `the connection for '${purpose}' was closed`);
       },
     });
-    this.#connections.set(lane, connection);
+    this.#connections.set(purpose, connection);
     return connection;
   }
 
   /** Waits until the throttle ends. The broker would not read an earlier call. */
-  async #unthrottled(lane: Lane, deadlineMs: number): Promise<void> {
+  async #unthrottled(purpose: Purpose, deadlineMs: number): Promise<void> {
     const { runtime, deadlines } = this.#options;
     for (;;) {
-      const untilMs = this.#throttledUntilMs.get(lane);
+      const untilMs = this.#throttledUntilMs.get(purpose);
       if (untilMs === undefined) return;
       if (untilMs <= runtime.monotonicMs()) {
-        this.#throttledUntilMs.delete(lane);
+        this.#throttledUntilMs.delete(purpose);
         return;
       }
       await deadlines.until(Math.min(untilMs, deadlineMs));
       if (untilMs > runtime.monotonicMs() && runtime.monotonicMs() >= deadlineMs) {
-        throw new KafkaError('NO_RESPONSE', `${this.name} throttles this client on lane '${lane}'`);
+        throw new KafkaError('NO_RESPONSE', `${this.name} throttles this client's connection for '${purpose}'`);
       }
     }
   }
 
-  #responded(lane: Lane, throttleMs: number): void {
+  #responded(purpose: Purpose, throttleMs: number): void {
     this.#respondedMs = this.#options.runtime.monotonicMs();
     this.#suspectUntilMs = Number.NEGATIVE_INFINITY;
     this.#unansweredSinceMs = this.calls === 0 ? undefined : this.#respondedMs;
     if (this.#isSilent) this.#log('warn', 'a broker answers again');
     this.#isSilent = false;
     if (throttleMs <= 0) return;
-    this.#throttledUntilMs.set(lane, this.#options.runtime.monotonicMs() + throttleMs);
-    this.#log('debug', `throttled on lane '${lane}'`, { throttleMs });
+    this.#throttledUntilMs.set(purpose, this.#options.runtime.monotonicMs() + throttleMs);
+    this.#log('debug', `the connection for '${purpose}' is throttled`, { throttleMs });
   }
 
-  #late(connection: Connection, lane: Lane): KafkaError {
+  #late(connection: Connection, purpose: Purpose): KafkaError {
     const error = connection.giveUp()
       ? new KafkaError('UNREACHABLE', `${this.name} did not open a connection before the deadline`)
-      : new KafkaError('NO_RESPONSE', `${this.name} did not answer on lane '${lane}' before the deadline`);
+      : new KafkaError(
+          'NO_RESPONSE',
+          `${this.name} did not answer on the connection for '${purpose}' before the deadline`,
+        );
     const isAlive = this.#options.runtime.monotonicMs() - this.#respondedMs < ALIVE_MS;
     if (!isAlive || error.errorCode === 'UNREACHABLE') this.#suspect(error);
     return error;

@@ -1,9 +1,9 @@
 import type { Runtime, Timer } from '../../async/runtime.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import type { BrokerResponse } from './api.ts';
-import { Broker, type Lane, type WireLog } from './broker.ts';
+import { Broker, type Purpose, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
-import { isLinkError } from './error-codes.ts';
+import { isLinkError, isUncoordinated } from './error-codes.ts';
 import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
@@ -30,6 +30,10 @@ export interface Silence {
 const DEFAULT_TIMEOUT_MS = 10_000;
 /** The longest wait for one broker when any other could answer instead. */
 const MAX_ASK_MS = 3_000;
+/** Any broker can name a coordinator, so this gets less time than a call to the group. */
+const MAX_FIND_MS = 5_000;
+/** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
+const MIN_CALL_MS = 250;
 
 /**
  * The brokers of one cluster: the leaders of partitions, and connections.
@@ -107,19 +111,19 @@ export class Cluster {
   }
 
   /**
-   * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a
+   * Makes one call on the connection of that purpose to a broker, which is opened if needed. Opening it, and waiting for a
    * throttle to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if
    * there was no connection yet, so that nothing was sent. Never sends twice.
    */
   async call<R extends BrokerResponse>(
     node: number,
-    lane: Lane,
+    purpose: Purpose,
     timeoutMs: number,
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
     const deadlineMs = this.#now() + timeoutMs;
     const address = this.#topology.brokers.get(node) ?? (await this.#lookUpAddress(node, timeoutMs));
-    return this.#broker(address).call(lane, deadlineMs, use);
+    return this.#broker(address).call(purpose, deadlineMs, use);
   }
 
   /**
@@ -130,6 +134,36 @@ export class Cluster {
     if (this.#deadlines.closed) return;
     this.#topology.markStale(topic);
     this.#refresher.next().catch(() => undefined); // the next caller tries again
+  }
+
+  /**
+   * Makes one call that any broker can answer, to one after another, suspects last. Rejects early once all of them have
+   * failed, or when one answers with an error.
+   */
+  callAny<R extends BrokerResponse>(timeoutMs: number, use: (link: BrokerLink) => Promise<R>): Promise<R> {
+    return this.#callAny(this.#now() + timeoutMs, use);
+  }
+
+  /**
+   * Makes one call to the coordinator of a group, sent at most once. The time includes finding it and connecting to it.
+   * One that does not answer, or has moved, is looked up again for the next call.
+   */
+  async callCoordinator<R extends BrokerResponse>(
+    groupId: string,
+    purpose: Purpose,
+    timeoutMs: number,
+    use: (link: BrokerLink) => Promise<R>,
+  ): Promise<R> {
+    const untilMs = this.#now() + timeoutMs;
+    try {
+      const node = await this.coordinator(groupId, Math.min(timeoutMs, MAX_FIND_MS));
+      const leftMs = untilMs - this.#now();
+      if (leftMs < MIN_CALL_MS) throw new KafkaError('UNREACHABLE', 'no time was left to call the coordinator');
+      return await this.call(node, purpose, leftMs, use);
+    } catch (error) {
+      if (isUncoordinated(kafkaErrorCode(error))) this.forgetCoordinator(groupId);
+      throw error;
+    }
   }
 
   /** The node ID of the group's coordinator; remembered until `forgetCoordinator`. */

@@ -17,7 +17,7 @@ export interface ConnectionOptions {
 }
 
 /**
- * One connection of one lane: dialling, then open, then ended; it never reopens. All calls of the lane share it,
+ * One connection of one purpose: dialling, then open, then ended; it never reopens. All calls of the purpose share it,
  * including its dial.
  *
  * A dial ends when the last call waiting for it has given up, and after MAX_DIAL_MS at the latest.

@@ -146,6 +146,12 @@ export function isLinkError(errorCode: string | undefined): boolean {
   return meaningOf(errorCode).isLink === true;
 }
 
+/** Whether no coordinator answered that knows the group. */
+export function isUncoordinated(errorCode: string | undefined): boolean {
+  const { isLink, coordinatorMoved } = meaningOf(errorCode);
+  return isLink === true || coordinatorMoved === true;
+}
+
 /** Whether this user can't use the topic: it does not exist, may not be called so, or the right to it is missing. */
 export function isUnusableTopic(errorCode: string | undefined): boolean {
   const { isAbsent, refuses } = meaningOf(errorCode);

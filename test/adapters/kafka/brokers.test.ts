@@ -1,15 +1,9 @@
 import { describe, expect, test, vi } from 'vitest';
-import {
-  asUnavailable,
-  callAnyBroker,
-  isWriteOver,
-  PATIENT,
-  unlessStopped,
-} from '../../../src/adapters/kafka/brokers.ts';
+import { asUnavailable, isWriteOver, PATIENT, unlessStopped } from '../../../src/adapters/kafka/brokers.ts';
 import { retrying } from '../../../src/async/retrying.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import { failing, scriptedBrokers } from './scripted-brokers.ts';
+import { scriptedBrokers } from './scripted-brokers.ts';
 
 const errorCode = (name: string) => new KafkaError(name, `it failed: ${name}`);
 const refusal = (work: Promise<unknown>) => work.catch((error: unknown) => error);
@@ -66,32 +60,6 @@ test.each([
   [undefined, false],
 ])('after %s a write is certainly not in the log: %s', (name, expected) => {
   expect(isWriteOver(name === undefined ? new Error('no') : errorCode(name))).toBe(expected);
-});
-
-describe('askAny', () => {
-  const answer = { throttleMs: 0, topics: [] };
-  const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
-    callAnyBroker(brokers, (link) => link.call('describeConfigs', { topics: [] }));
-
-  test('returns the answer of the first broker that answers', async () => {
-    const brokers = scriptedBrokers({
-      link: (node) => ({ describeConfigs: node === 3 ? async () => answer : failing('NO_RESPONSE') }),
-    });
-    expect(await ask(brokers)).toBe(answer);
-    expect(brokers.called).toEqual([1, 2, 3]);
-  });
-
-  test('fails when one broker rejects the call', async () => {
-    const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('CLUSTER_AUTHORIZATION_FAILED') }) });
-    expect(kafkaErrorCode(await refusal(ask(brokers)))).toBe('CLUSTER_AUTHORIZATION_FAILED');
-    expect(brokers.called).toEqual([1]);
-  });
-
-  test('fails when no broker answers', async () => {
-    const brokers = scriptedBrokers({ link: () => ({ describeConfigs: failing('NO_RESPONSE') }) });
-    expect(kafkaErrorCode(await refusal(ask(brokers)))).toBe('NO_RESPONSE');
-    expect(brokers.called).toEqual([1, 2, 3]);
-  });
 });
 
 test.each([

@@ -94,7 +94,7 @@ describe('describeGroup', () => {
       },
     });
     expect(await describeGroup(brokers, 'g')).toMatchObject({ state: 'Stable' });
-    expect(brokers.doubted).toEqual(['g', 'g', 'g']);
+    expect(brokers.asked).toEqual(['g', 'g', 'g', 'g']);
   });
 
   test('fails immediately if this user may not describe the group', async () => {

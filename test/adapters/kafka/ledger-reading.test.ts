@@ -46,7 +46,7 @@ function open(nodes = 1, partitions = 3, replicas = 1): void {
   const log = (level: string, _fields: object, message: string) => level === 'warn' && lines.push(message);
   const maxBytes = 8_000_000;
   const limits = { maxWaitMs: 500, maxBytes, maxBytesPerPartition: 1_000_000 };
-  tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+  tail = new Tail({ cluster, runtime, purpose: 'ledger', isolation: 'read_uncommitted', ...limits });
   const options = {
     cluster,
     runtime,

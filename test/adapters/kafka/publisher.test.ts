@@ -49,8 +49,8 @@ class World {
     };
     const cluster = {
       leader: async () => 1,
-      call: async (_node: number, lane: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
-        expect(lane).toBe('publish large');
+      call: async (_node: number, purpose: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
+        expect(purpose).toBe('publish large');
         this.limitsMs.push(timeoutMs);
         const late = this.runtime.sleep(timeoutMs).then(() => {
           throw new KafkaError('NO_RESPONSE', 'the broker is silent');
@@ -61,7 +61,7 @@ class World {
     } as unknown as Cluster;
     this.publisher = new KafkaPublisher({
       cluster,
-      lane: 'publish large',
+      purpose: 'publish large',
       requestTopic: REQUESTS,
       runtime: this.runtime,
       isRevoked: (topic) => this.revoked.has(topic),
@@ -433,7 +433,7 @@ describe('on simulated brokers', () => {
     cluster: stage.cluster,
     runtime: stage.runtime,
     topics,
-    lane: 'publish',
+    purpose: 'publish',
     requestTopic: REQUESTS,
   });
   const send = async (topic: string, ...partitions: number[]) => {

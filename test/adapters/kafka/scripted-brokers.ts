@@ -1,5 +1,6 @@
 import type { Brokers } from '../../../src/adapters/kafka/brokers.ts';
-import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
+import { isLinkError } from '../../../src/kafka/wire/error-codes.ts';
+import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/topic-apis.ts';
 import { type Answers, scriptedLink } from '../../support/scripted-link.ts';
 
@@ -14,8 +15,8 @@ export interface Script {
 export interface ScriptedBrokers extends Brokers {
   /** The brokers that were called, in order. */
   readonly called: number[];
-  /** How often each group's coordinator was doubted. */
-  readonly doubted: string[];
+  /** The groups whose coordinators were called, in order. */
+  readonly asked: string[];
   /** Virtual time, which advances only by sleeping. */
   readonly nowMs: () => number;
 }
@@ -24,11 +25,11 @@ export interface ScriptedBrokers extends Brokers {
 export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBrokers {
   let nowMs = 0;
   const called: number[] = [];
-  const doubted: string[] = [];
+  const asked: string[] = [];
   const linkTo = (node: number) => scriptedLink(link(node));
   return {
     called,
-    doubted,
+    asked,
     nowMs: () => nowMs,
     runtime: {
       monotonicMs: () => nowMs,
@@ -39,12 +40,28 @@ export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBr
     cluster: {
       metadata: async (topics) =>
         topics.length === 0 ? metadataAnswer([], nodes) : linkTo(nodes[0] ?? 0).call('metadata', { topics }),
-      call: async (node, _lane, _timeoutMs, use) => {
+      call: async (node, _purpose, _timeoutMs, use) => {
         called.push(node);
         return use(linkTo(node));
       },
-      coordinator: async () => CONTROLLER,
-      forgetCoordinator: (groupId) => void doubted.push(groupId),
+      callAny: async (_timeoutMs, use) => {
+        let last: unknown;
+        for (const node of nodes) {
+          called.push(node);
+          try {
+            return await use(linkTo(node));
+          } catch (error) {
+            if (!isLinkError(kafkaErrorCode(error))) throw error;
+            last = error;
+          }
+        }
+        throw last;
+      },
+      callCoordinator: async (groupId, _purpose, _timeoutMs, use) => {
+        called.push(CONTROLLER);
+        asked.push(groupId);
+        return use(linkTo(CONTROLLER));
+      },
     },
   };
 }

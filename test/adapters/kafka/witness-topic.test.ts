@@ -35,7 +35,7 @@ beforeEach(() => {
   stage.kafka.cluster.createTopic(WITNESS, { configs: { 'cleanup.policy': 'compact' } });
   const { cluster, runtime } = stage;
   const limits = { maxWaitMs: 500, maxBytes: 8_000_000, maxBytesPerPartition: 1_000_000 };
-  tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+  tail = new Tail({ cluster, runtime, purpose: 'ledger', isolation: 'read_uncommitted', ...limits });
   follower = new WitnessFollower(4);
   const reader = new WitnessReader(tail, WITNESS, follower);
   const restartReader = () => reader.restart();
@@ -87,7 +87,7 @@ describe('a write', () => {
       ['4', `1 ${UUID}`, {}],
       ['4/x', null, {}],
     ]);
-    expect(stage.produces.map(({ request, lane }) => [request.acks, lane])).toEqual([[-1, 'append']]);
+    expect(stage.produces.map(({ request, purpose }) => [request.acks, purpose])).toEqual([[-1, 'append']]);
   });
 
   it('waits until it was read, and times out when it is not', async () => {

@@ -24,7 +24,7 @@ const RECORDS = ['a', 'b'].map((text) => ({ key: Buffer.from(text), value: Buffe
 const APPENDING: Omit<Appending, 'batch' | 'records'> = {
   topic: T,
   partition: 0,
-  lane: 'append',
+  purpose: 'append' as const,
   timeoutMs: TIMEOUT_MS,
   replicationTimeoutMs: 4_000,
 };
@@ -123,10 +123,16 @@ describe('appends that wait for a follower', () => {
     };
     const cluster = new Cluster({ dialer: kafka.dialer(), seeds: kafka.seeds, runtime, log });
     const limits = { maxWaitMs: 500, maxBytes: 1_000_000, maxBytesPerPartition: 1_000_000 };
-    const tail = new Tail({ cluster, runtime, lane: 'ledger', isolation: 'read_uncommitted', ...limits });
+    const tail = new Tail({ cluster, runtime, purpose: 'ledger', isolation: 'read_uncommitted', ...limits });
     tail.follow({ topic: T, partition: 0, offset: 0 }, new Collected());
     const to = (partition: number) => {
-      const at = { topic: T, partition, lane: 'append', timeoutMs: TIMEOUT_MS, replicationTimeoutMs: 4_000 };
+      const at = {
+        topic: T,
+        partition,
+        purpose: 'append' as const,
+        timeoutMs: TIMEOUT_MS,
+        replicationTimeoutMs: 4_000,
+      };
       return failure(append(cluster, runtime, { ...at, records: RECORDS }));
     };
     const close = async () => {
@@ -180,10 +186,10 @@ describe('a call to a leader', () => {
         await stage.runtime.sleep(findMs);
         return 1;
       },
-      call: (_node: number, _lane: string, timeoutMs: number) => end(timeoutMs),
+      call: (_node: number, _purpose: string, timeoutMs: number) => end(timeoutMs),
       markStale: (topic: string) => doubted.push(topic),
     };
-    const at = { topic: T, partition: 0, lane: 'append', timeoutMs: 1_000 };
+    const at = { topic: T, partition: 0, purpose: 'append' as const, timeoutMs: 1_000 };
     const work = callLeader(cluster as unknown as Cluster, stage.runtime, at, () => Promise.reject(new Error()));
     return { doubted, work: failure(stage.runtime.until(work)) };
   }

@@ -21,7 +21,7 @@ function tailOf(options: Partial<TailOptions> = {}): Tail {
   const tail = new Tail({
     cluster: stage.cluster,
     runtime: stage.runtime,
-    lane: 'ledger',
+    purpose: 'ledger',
     isolation: 'read_uncommitted',
     maxWaitMs: MAX_WAIT_MS,
     maxBytes: 8_000_000,

@@ -86,7 +86,7 @@ describe('a call', () => {
 });
 
 describe('a broker that throttles this client', () => {
-  test('gets no call on that lane until the throttle ends, by the monotonic clock', async () => {
+  test('gets no call on that purpose until the throttle ends, by the monotonic clock', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     brokers.throttleMs = 3_000;
@@ -128,11 +128,11 @@ describe('connections', () => {
     expect(brokers.open).toBe(1);
   });
 
-  test('are closed after their lane was idle: a minute, 5 s for joining, never for reading records', async () => {
+  test('are closed when they were idle: a minute, 5 s for joining, never for reading records', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
-    const lanes = ['append', 'group', 'requests', 'ledger'];
-    await runtime.until(Promise.all(lanes.map((lane) => cluster.call(1, lane, 1_000, beat))));
+    const purposes = ['append', 'group', 'requests', 'ledger'] as const;
+    await runtime.until(Promise.all(purposes.map((purpose) => cluster.call(1, purpose, 1_000, beat))));
     expect(brokers.open).toBe(5); // and control
     await runtime.until(runtime.sleep(5_500));
     expect(brokers.open).toBe(4);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { ScriptedBrokers } from './scripted-brokers.ts';
 
@@ -38,8 +38,8 @@ describe('a silent leader', () => {
     await runtime.until(runtime.sleep(5_000));
     expect(cluster.silence('t', 0), 'nobody has called it').toBeUndefined();
     brokers.set(1, 'frozen');
-    for (const lane of ['append', 'publish', 'requests']) {
-      await runtime.until(errorCode(cluster.call(1, lane, 2_000, beat)));
+    for (const purpose of ['append', 'publish', 'requests'] as const) {
+      await runtime.until(errorCode(cluster.call(1, purpose, 2_000, beat)));
       await runtime.until(runtime.sleep(1_000));
     }
     expect(cluster.silence('t', 0)).toMatchObject({ node: 1, milliseconds: 9_000 });
@@ -328,6 +328,27 @@ describe('coordinators', () => {
     cluster.forgetCoordinator('g');
     expect(await runtime.until(cluster.coordinator('g'))).toBe(2);
     expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
+  });
+
+  test.each([
+    ['NOT_COORDINATOR_FOR_GROUP', 2],
+    ['GROUP_LOAD_IN_PROGRESS', 2],
+    ['NO_RESPONSE', 2],
+    ['REBALANCE_IN_PROGRESS', 1],
+  ])('that answer a call with %s are looked up again if that says that they have moved', async (fault, next) => {
+    const { brokers, cluster, runtime } = stage(2);
+    const failing = () => Promise.reject(new KafkaError(fault, 'no'));
+    const call = (use: () => Promise<never>) => cluster.callCoordinator('g', 'control', 1_000, use);
+    expect(await runtime.until(errorCode(call(failing)))).toBe(fault);
+    brokers.coordinator = 2;
+    await runtime.until(cluster.callCoordinator('g', 'control', 1_000, beat));
+    expect(brokers.callsOf('heartbeat').map(({ node }) => node)).toEqual([next]);
+  });
+
+  test('are not called when too little time is left', async () => {
+    const { brokers, cluster, runtime } = stage(2);
+    expect(await runtime.until(errorCode(cluster.callCoordinator('g', 'control', 200, beat)))).toBe('UNREACHABLE');
+    expect(brokers.callsOf('heartbeat')).toEqual([]);
   });
 
   test('that are unavailable are requested from one broker, which answers for all', async () => {

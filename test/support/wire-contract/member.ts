@@ -15,7 +15,7 @@ export class TestMember {
   readonly groupId: string;
   readonly #stage: WireStage;
   readonly #options: MemberOptions;
-  readonly #lane: string;
+  readonly #purpose: string;
   memberId = '';
   generation = -1;
   /** The user data of its subscription. */
@@ -25,8 +25,8 @@ export class TestMember {
     this.#stage = stage;
     this.groupId = groupId;
     this.#options = options;
-    this.#lane = stage.name('member');
-    this.says = `of ${this.#lane}`;
+    this.#purpose = stage.name('member');
+    this.says = `of ${this.#purpose}`;
   }
 
   get id(): MemberRequest {
@@ -99,6 +99,6 @@ export class TestMember {
   }
 
   call<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    return this.#stage.onCoordinator(this.groupId, use, this.#lane);
+    return this.#stage.onCoordinator(this.groupId, use, this.#purpose);
   }
 }

@@ -98,7 +98,7 @@ export function recordsContract(at: () => WireStage): void {
       await at().produce(topic, 0, batchOf(['before']));
       // A broker that waited for as long as it may would answer after the call's deadline, and the call would fail.
       const waiting = at().fetch(topic, 0, 1, { maxWaitMs: 2 * CALL_MS });
-      await at().fetch(topic, 0, 0, { lane: 'another' }); // by now the first fetch has reached the broker as well
+      await at().fetch(topic, 0, 0, { purpose: 'another' }); // by now the first fetch has reached the broker as well
       await at().produce(topic, 0, batchOf(['after']));
       expect(offsetOf(only(batchesIn((await waiting).records)))).toBe(1);
     });

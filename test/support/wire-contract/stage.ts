@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
+import type { Purpose } from '../../../src/kafka/wire/broker.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
@@ -58,22 +59,22 @@ export class WireStage {
     return name;
   }
 
-  /** Calls the leader, on a separate connection for each lane. */
+  /** Calls the leader, on a separate connection for each purpose, which here may have any name. */
   async onLeader<R extends BrokerResponse>(
     topic: string,
     partition: number,
     use: (link: BrokerLink) => Promise<R>,
-    lane = 'control',
+    purpose = 'control',
   ): Promise<R> {
-    return this.cluster.call(await this.cluster.leader(topic, partition, CALL_MS), lane, CALL_MS, use);
+    return this.cluster.call(await this.cluster.leader(topic, partition, CALL_MS), purpose as Purpose, CALL_MS, use);
   }
 
   async onCoordinator<R extends BrokerResponse>(
     groupId: string,
     use: (link: BrokerLink) => Promise<R>,
-    lane = 'control',
+    purpose = 'control',
   ): Promise<R> {
-    return this.cluster.call(await this.cluster.coordinator(groupId, CALL_MS), lane, CALL_MS, use);
+    return this.cluster.call(await this.cluster.coordinator(groupId, CALL_MS), purpose as Purpose, CALL_MS, use);
   }
 
   /** A group whose coordinator has loaded its groups. */
@@ -109,19 +110,19 @@ export class WireStage {
     return undefined;
   }
 
-  produce(topic: string, partition: number, batch: Buffer, lane = 'append') {
+  produce(topic: string, partition: number, batch: Buffer, purpose = 'append') {
     const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_MS } as const;
-    return this.onLeader(topic, partition, (link) => link.call('produce', request), lane);
+    return this.onLeader(topic, partition, (link) => link.call('produce', request), purpose);
   }
 
   async fetch(topic: string, partition: number, offset: number, more: Partial<FetchLimits> = {}): Promise<Fetched> {
-    const { maxWaitMs, maxBytes, isolation, lane } = { ...FETCH_LIMITS, ...more };
+    const { maxWaitMs, maxBytes, isolation, purpose } = { ...FETCH_LIMITS, ...more };
     const partitions = [{ topic, partition, offset, maxBytes }];
     const answer = await this.onLeader(
       topic,
       partition,
       (link) => link.call('fetch', { maxWaitMs, maxBytes, isolation, partitions }),
-      lane,
+      purpose,
     );
     return { ...only(answer.partitions), throttleMs: answer.throttleMs };
   }
@@ -140,14 +141,14 @@ interface FetchLimits {
   readonly maxWaitMs: number;
   readonly maxBytes: number;
   readonly isolation: 'read_committed' | 'read_uncommitted';
-  readonly lane: string;
+  readonly purpose: string;
 }
 
 const FETCH_LIMITS: FetchLimits = {
   maxWaitMs: 500,
   maxBytes: 1024 * 1024,
   isolation: 'read_uncommitted',
-  lane: 'requests',
+  purpose: 'requests',
 };
 
 /** The only item; throws if there is not exactly one. */

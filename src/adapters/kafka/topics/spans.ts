@@ -227,7 +227,7 @@ class SpanReader {
     this.#movedMs = source.runtime.monotonicMs();
     this.#tail = new Tail({
       ...source,
-      lane: 'requests',
+      purpose: 'requests',
       isolation: reading.isolation ?? ISOLATION,
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: MAX_BYTES,

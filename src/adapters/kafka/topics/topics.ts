@@ -2,16 +2,9 @@ import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { isLinkError, isUnusableTopic, meaningOf } from '../../../kafka/wire/error-codes.ts';
 import { KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
+import type { BrokerLink } from '../../../kafka/wire/port.ts';
 import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/topic-apis.ts';
-import {
-  type Brokers,
-  CALL_TIMEOUT_MS,
-  callAnyBroker,
-  isTransientCode,
-  PATIENT,
-  requireNoError,
-  withCode,
-} from '../brokers.ts';
+import { type Brokers, CALL_TIMEOUT_MS, isTransientCode, PATIENT, requireNoError, withCode } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
   differences,
@@ -198,8 +191,8 @@ async function describeConfigs(
   topics: readonly string[],
 ): Promise<DescribeConfigsResponse['topics']> {
   if (topics.length === 0) return [];
-  return (await callAnyBroker<DescribeConfigsResponse>(brokers, (link) => link.call('describeConfigs', { topics })))
-    .topics;
+  const ask = (link: BrokerLink) => link.call('describeConfigs', { topics });
+  return (await brokers.cluster.callAny(CALL_TIMEOUT_MS, ask)).topics;
 }
 
 function foundTopic(
