@@ -1,21 +1,11 @@
 import { partOf } from './items.ts';
-import {
-  BLOCK_BITS,
-  BLOCK_WORDS,
-  blocksFor,
-  chunksFor,
-  LANES,
-  laneBit,
-  type RunFilter,
-  wordsOf,
-} from './run-filter.ts';
+import { BLOCK_WORDS, blocksFor, chunksFor, LANE_BITS, LANES, laneBit, type RunFilter, wordsOf } from './run-filter.ts';
 import { requireIntact } from './store.ts';
 
 /** Runs whose filters share the words of a sheet: as many as a word has bits. */
 const MAX_COLUMNS = 32;
 /** The blocks of a filter whose rows are in one page. Adding a column rewrites one page in half a millisecond. */
-const PAGE_BLOCKS = 256;
-const LANE_BITS = BLOCK_BITS / LANES;
+const PAGE_BLOCKS = 64;
 
 /** Rows of one width. One more word follows them, for `rowAt`. */
 type Page = Int32Array<ArrayBuffer>;

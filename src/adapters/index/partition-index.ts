@@ -362,7 +362,7 @@ function foreign(partition: number, record: LedgerRecord, what: string): Idalloc
   );
 }
 
-const MISSES = 2_048;
+const MISSES = 4_096;
 /** A hash is a natural number, so no slot is mistaken for one. */
 const NONE = -1;
 
@@ -373,22 +373,23 @@ const NONE = -1;
  * meanwhile can hold it. A hash shares its slot with others, and the last one stays: a forgotten one costs a search.
  */
 class Misses {
-  readonly #hashes = new Float64Array(MISSES).fill(NONE);
-  readonly #ends = new Float64Array(MISSES);
+  /** By slot. A copy that only follows the log is never asked, and has none. */
+  #slots: { readonly hashes: Float64Array; readonly ends: Float64Array } | undefined;
 
   /** No entry below this offset has the hash. */
   endOf(hash: number): number {
     const slot = hash % MISSES;
-    return this.#hashes[slot] === hash ? (this.#ends[slot] as number) : 0;
+    return this.#slots?.hashes[slot] === hash ? (this.#slots.ends[slot] as number) : 0;
   }
 
   add(hash: number, end: number): void {
+    this.#slots ??= { hashes: new Float64Array(MISSES).fill(NONE), ends: new Float64Array(MISSES) };
     const slot = hash % MISSES;
-    this.#hashes[slot] = hash;
-    this.#ends[slot] = end;
+    this.#slots.hashes[slot] = hash;
+    this.#slots.ends[slot] = end;
   }
 
   clear(): void {
-    this.#hashes.fill(NONE);
+    this.#slots = undefined;
   }
 }

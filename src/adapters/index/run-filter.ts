@@ -1,9 +1,12 @@
 import { bitsIn, ITEM_WORDS, type Items, partOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
-/** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
-export const BLOCK_WORDS = 16;
-export const BLOCK_BITS = 512;
+/**
+ * A hash has one bit in each of the 8 lanes of a block. The first two lanes are one cache line, and most hashes that a
+ * run does not have are found out there. In shorter lanes some blocks would be much fuller than others by chance.
+ */
+export const LANE_BITS = 256;
+const LANE_WORDS = LANE_BITS / 32;
 /** One multiplier per lane that picks the bit of a hash: random odd numbers. */
 const SALTS = Int32Array.of(
   0x47b6137b,
@@ -17,10 +20,12 @@ const SALTS = Int32Array.of(
 );
 
 export const LANES = SALTS.length;
+export const BLOCK_WORDS = LANES * LANE_WORDS;
+const BLOCK_BITS = LANES * LANE_BITS;
 
 /** Which bit of a lane a hash has. `bits` are the lower 32 bits of the hash. */
 export function laneBit(bits: number, lane: number): number {
-  return Math.imul(bits, SALTS[lane] as number) >>> 26;
+  return Math.imul(bits, SALTS[lane] as number) >>> 24;
 }
 
 export function blocksFor(bits: number): number {
@@ -94,7 +99,7 @@ export class RunFilter {
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
       const bit = laneBit(bits, lane);
-      const at = block + lane * 2 + (bit >>> 5);
+      const at = block + lane * LANE_WORDS + (bit >>> 5);
       words[at] = (words[at] as number) | (1 << bit);
     }
   }
@@ -104,7 +109,7 @@ export class RunFilter {
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
       const bit = laneBit(bits, lane);
-      if (((words[block + lane * 2 + (bit >>> 5)] as number) & (1 << bit)) === 0) return false;
+      if (((words[block + lane * LANE_WORDS + (bit >>> 5)] as number) & (1 << bit)) === 0) return false;
     }
     return true;
   }

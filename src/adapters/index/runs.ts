@@ -16,8 +16,8 @@ export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** LAST_LEVEL;
 const ROW_PLACES = 128;
 
 /**
- * Bits of a run's filter for each of its places, by level. With 10 bits one look-up in 95 reads a run in vain, with 14
- * one in 530, with 16 one in 1,100. The small runs of the first levels get more, since they are most of the runs to
+ * Bits of a run's filter for each of its places, by level. With 10 bits one look-up in 110 reads a run in vain, with 14
+ * one in 700, with 16 one in 1,500. The small runs of the first levels get more, since they are most of the runs to
  * check and hold few of the entries. So does the last level, since nothing bounds the number of its runs.
  */
 const FILTER_BITS = [16, 14, 10, 14] as const;

@@ -46,7 +46,7 @@ import {
  * `runs`)
  *
  * Third, a key that is nowhere is recognised in memory. Each run has a filter of 10 to 16 bits for each entry, which
- * says 'not here' for all but one key in a hundred to one in a thousand (`run-filter`). Only then a row of the run, one
+ * says 'not here' for all but one key in a hundred to one in 1,500 (`run-filter`). Only then a row of the run, one
  * kilobyte, is read and searched. The filters are nearly all the memory that the index takes: 1.5 bytes for each entry,
  * up to 1.75 in a large partition. The last level has a run more for every two million entries, so its filters lie side
  * by side, and eight words answer for 32 runs (`filter-columns`). So a look-up costs about a microsecond in a partition
