@@ -11,7 +11,7 @@ export interface Caller {
   readonly name: string;
   /** The name in metrics, one of a closed set. */
   readonly label: string;
-  /** Those of the token; without one, numbers of every sequence. */
+  /** What the token allows; without a token, numbers of every sequence. */
   readonly rights: readonly ApiRight[];
 }
 
@@ -28,10 +28,10 @@ export interface CallersOptions {
 
 const WITHOUT_TOKEN: readonly ApiRight[] = ['sequences:*'];
 export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights: WITHOUT_TOKEN };
-/** For each remote address; above it, connections are closed. */
+/** How many logins of a remote address may fail; above it, connections are closed. */
 const FAILED_PER_SECOND = 10;
 const OF_FAILURES = { what: 'failed logins per second from this address', closes: true };
-/** For each remote address. */
+/** How many documents a remote address may request. */
 const VISITS_PER_SECOND = 10;
 const OF_VISITS = { what: 'documents per second for this address', closes: false };
 const UNAUTHORIZED = 401;

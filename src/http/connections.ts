@@ -39,9 +39,9 @@ export class Connections {
   readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
   readonly #owners = new Map<string, Owner>();
-  /** In the order in which they began to respond. */
+  /** They are in the order in which they began to respond. */
   readonly #responding = new Set<Connection>();
-  /** By remote address: TLS puts a second socket on top of the connection's. */
+  /** The key is the remote address, since TLS puts a second socket on top of the connection's. */
   readonly #byAddress = new Map<string, Connection>();
   #size = 0;
   #busy = 0;

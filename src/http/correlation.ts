@@ -18,7 +18,7 @@ const PARENT = /^(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 const ONLY_ZEROS = /^0+$/;
 /** The one flag of version 00; all others must be sent as 0. */
 const SAMPLED = 0x01;
-/** Of a trace ID and a parent ID together. */
+/** A trace ID and a parent ID have so many bytes together. */
 const TRACE_BYTES = 24;
 
 /** The ID of a request: its own if it is well formed, else a new one. */

@@ -28,7 +28,7 @@ export interface IssuedIds {
 
 export interface IssuedNumbers {
   readonly numbers: Numbers;
-  /** As of IDs. */
+  /** True when they were decided for an earlier request with the same key. */
   readonly replayed: boolean;
 }
 
@@ -43,7 +43,7 @@ export interface AskLedger {
 
 export interface LedgerIssuerOptions {
   readonly ledger: AskLedger;
-  /** Of the IDs and numbers of each caller; undefined: no limit. */
+  /** Limits the IDs and numbers of each caller; undefined: no limit. */
   readonly rateLimit?: RateLimit | undefined;
   readonly maxWaiting?: number;
   readonly monotonicMs: () => number;

@@ -63,7 +63,7 @@ export const whole = (description: string, most?: number): Json => ({
 });
 export const record = (properties: Json): Json => ({ type: 'object', required: Object.keys(properties), properties });
 
-/** In each request, and in each response. */
+/** What every request may have, and every response has. */
 export const CORRELATION = {
   parameters: [ref('parameters', 'RequestId'), ref('parameters', 'TraceParent')],
   headers: { 'X-Request-Id': ref('headers', 'RequestId'), Traceparent: ref('headers', 'TraceParent') },

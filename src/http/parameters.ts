@@ -86,7 +86,7 @@ export function countParameter(query: Raw, maxCount: number): number {
   return countOf(query, maxCount);
 }
 
-/** Likewise, whatever other parameters there are. */
+/** The count of a request, whatever other parameters there are. Throws Problem 400. */
 export function countOf({ count: text }: Raw, maxCount: number): number {
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);

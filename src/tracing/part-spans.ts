@@ -176,11 +176,11 @@ export interface StepTopics {
 /** A part, or one of its requests, whose steps become spans. */
 export interface Traced {
   readonly span: Span;
-  /** With the span, for its children. */
+  /** The context that has the span, for its children. */
   readonly context: Context;
-  /** Of a request: where its reply goes. */
+  /** Where the reply to a request goes. */
   readonly replyTopic?: string | undefined;
-  /** Of a request: the context that its headers name. */
+  /** The context that the headers of a request name. */
   readonly requester?: Context;
 }
 

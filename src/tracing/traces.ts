@@ -9,7 +9,7 @@ import { hasProvider, SCHEMA_URL } from './spans.ts';
 
 export interface TracesOptions {
   readonly env: OtelVariables;
-  /** Of this package. */
+  /** The version of this package. */
   readonly version: string;
   readonly topics: StepTopics;
   readonly groupId: string;

@@ -173,7 +173,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
     return { batch: { ranges: batch.ranges, generatedAt: wallMs(batch.generatedAtMs) }, replayed };
   }
 
-  /** Likewise the numbers of the key. */
+  /** Returns the numbers of the key. It rejects as `ids` does. */
   async numbers({ sequence, isLookUp, ...request }: KeyedNumbers): Promise<IssuedNumbers> {
     const ask = (asked: BatchRequest) => this.#requester.requestNumbers({ ...asked, sequence });
     // A request that has expired gets what was decided for its key before, and else a refusal: so it reads without

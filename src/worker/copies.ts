@@ -26,7 +26,7 @@ export interface CopiesOptions {
  */
 export class KeptCopies implements Disposable {
   readonly #options: CopiesOptions;
-  /** With the timer that runs while a copy is not wanted. */
+  /** Each copy has a timer while it is not wanted. */
   readonly #copies = new Map<number, Timer | undefined>();
   readonly #mutex = new Mutex();
   #isOver = false;

@@ -60,7 +60,7 @@ export class LedgerService implements Disposable {
   readonly #copies: KeptCopies;
   readonly #timers: readonly Disposable[];
   readonly #partitions: readonly LedgerPartition[];
-  /** Of the open copies. */
+  /** The reading of each open copy. */
   readonly #readings = new Map<number, LedgerReading>();
   readonly #reports: EndReports;
   readonly #owned: () => readonly number[];
@@ -189,7 +189,7 @@ export class LedgerService implements Disposable {
     this.#copies.keepAll();
   }
 
-  /** Of a partition's copy; undefined without one. */
+  /** How far a partition's copy is; undefined without one. */
   progress(partition: number): CopyProgress | undefined {
     return this.#of(partition).progress;
   }
@@ -226,7 +226,7 @@ export class LedgerService implements Disposable {
   /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. */
   async #save(): Promise<void> {
     const { runtime, log } = this.#context;
-    // Of all partitions, since they share a store.
+    // All partitions share a store, so a fault concerns every one of them.
     const failed = (error: unknown): void => log.warn({ error: describeError(error) }, 'saving the index failed');
     try {
       for (const partition of this.#readings.keys()) if (this.#disk.save(partition)) await runtime.nextTurn();
