@@ -1,4 +1,4 @@
-import type { Statement } from '../core/sequence.ts';
+import type { Statement } from '../core/sequence-row.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeLedgerEntry, encodeLedgerEntry } from './ledger-entry.ts';
 import { encodeStatementKey, readLedgerKey } from './ledger-key.ts';

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { IdRange } from '../core/generator.ts';
 import { memoize } from '../core/memoize.ts';
-import type { NumberRun } from '../core/sequence.ts';
+import type { NumberRun } from '../core/sequence-row.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { schemaHeader } from './avro.ts';
 import { FINGERPRINT_BYTES, type Framing, HEADER_BYTES, isFramed } from './framing.ts';

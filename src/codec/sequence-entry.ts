@@ -1,4 +1,4 @@
-import type { NumberRun, Statement } from '../core/sequence.ts';
+import type { NumberRun, Statement } from '../core/sequence-row.ts';
 import { describeError } from '../errors.ts';
 import type { Framing } from './framing.ts';
 import { type Long, toSafeNumber } from './long.ts';

@@ -1,6 +1,6 @@
 import type { LedgerEntry } from '../codec/ledger-entry.ts';
 import type { RecordHeaders } from '../codec/request-headers.ts';
-import type { SequenceRow } from '../core/sequence.ts';
+import type { SequenceRow } from '../core/sequence-row.ts';
 
 /** The ports of the ledger. Offsets are whole numbers below 2^53; the adapters reject larger ones. */
 

@@ -26,7 +26,7 @@
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { replayRecord } from '../codec/request-position.ts';
-import { MAX_STATEMENTS, statedOf } from '../core/sequence.ts';
+import { MAX_STATEMENTS, statedOf } from '../core/sequence-row.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';

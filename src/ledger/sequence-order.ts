@@ -1,6 +1,6 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { Pending, PendingNumbers, PendingOrder } from '../codec/head-values.ts';
-import { type SequenceRow, type Statement, statedOf } from '../core/sequence.ts';
+import { type SequenceRow, type Statement, statedOf } from '../core/sequence-row.ts';
 import { IdallocError } from '../errors.ts';
 import { requestsRecreated } from './end-heads.ts';
 import type { Head, HeadChange, LedgerHeads } from './heads.ts';

@@ -10,7 +10,7 @@ import {
   statedOf,
   statementAt,
   UNSTATED,
-} from '../core/sequence.ts';
+} from '../core/sequence-row.ts';
 import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange } from './heads.ts';
 import type { Draft } from './ledger-ports.ts';

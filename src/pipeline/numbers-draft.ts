@@ -1,7 +1,7 @@
 import type { PendingNumbers } from '../codec/head-values.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
 import { unknownSequenceText } from '../codec/refusal-texts.ts';
-import { type Definition, refusalOf, type Statement } from '../core/sequence.ts';
+import { type Definition, refusalOf, type Statement } from '../core/sequence-row.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { HeadChange } from '../ledger/heads.ts';
 import { definitionNow, draftChange, type HeadsView, isStopped } from '../ledger/sequence-rule.ts';

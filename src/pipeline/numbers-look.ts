@@ -1,5 +1,5 @@
 import type { PendingNumbers } from '../codec/head-values.ts';
-import type { SequenceRow } from '../core/sequence.ts';
+import type { SequenceRow } from '../core/sequence-row.ts';
 import type { ErrorCode } from '../errors.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';

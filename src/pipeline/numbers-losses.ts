@@ -1,4 +1,4 @@
-import type { SequenceRow } from '../core/sequence.ts';
+import type { SequenceRow } from '../core/sequence-row.ts';
 import { nameOf } from '../ledger/decided.ts';
 import type { Head } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';

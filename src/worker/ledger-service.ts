@@ -7,7 +7,7 @@ import type { Runtime } from '../async/runtime.ts';
 import type { ThrottledLog } from '../async/throttle.ts';
 import { aborted, atMost, every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
-import { restatedAfterMs } from '../core/sequence.ts';
+import { restatedAfterMs } from '../core/sequence-row.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { headKeysOf } from '../identity/bindings.ts';

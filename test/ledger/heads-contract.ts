@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
-import type { Statement } from '../../src/core/sequence.ts';
+import type { Statement } from '../../src/core/sequence-row.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { EtcdPort } from '../../src/identity/identity-ports.ts';
 import { EtcdHeads, type Head, type HeadChange } from '../../src/ledger/heads.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it, test } from 'vitest';
 import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import type { Definition, SequenceRow, Statement } from '../../src/core/sequence.ts';
+import type { Definition, SequenceRow, Statement } from '../../src/core/sequence-row.ts';
 import type { Head, HeadChange } from '../../src/ledger/heads.ts';
 import type { Draft } from '../../src/ledger/ledger-ports.ts';
 import {

@@ -4,7 +4,7 @@ import { asConfluent } from '../../src/codec/framing.ts';
 import { ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { ANSWERED_BEFORE, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { replayRecord } from '../../src/codec/request-position.ts';
-import type { Statement } from '../../src/core/sequence.ts';
+import type { Statement } from '../../src/core/sequence-row.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { UNSTATED } from '../../src/core/sequence.ts';
+import { UNSTATED } from '../../src/core/sequence-row.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';

@@ -2,7 +2,7 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
-import type { SequenceRow } from '../../src/core/sequence.ts';
+import type { SequenceRow } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../support/memory-index.ts';

@@ -53,7 +53,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'numbers beyond the largest one',
     patches: [
       patch(
-        'src/core/sequence.ts',
+        'src/core/sequence-row.ts',
         "return known.next + (count - 1) * known.step > known.max ? 'SEQUENCE_EXHAUSTED' : undefined;",
         'return undefined;',
       ),
@@ -106,7 +106,9 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'numbers that jump show no loss',
     scenario: 'lost-tail',
     firstSeed: 395,
-    patches: [patch('src/core/sequence.ts', 'return first > known.next ? Math.max(gap, first) : gap;', 'return gap;')],
+    patches: [
+      patch('src/core/sequence-row.ts', 'return first > known.next ? Math.max(gap, first) : gap;', 'return gap;'),
+    ],
   },
   {
     name: 'a restored copy shows what the one before did',

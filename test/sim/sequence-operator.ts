@@ -1,6 +1,6 @@
 import { PartitionReading } from '../../src/cli/sequence/sequence-log.ts';
 import type { PendingNumbers } from '../../src/codec/head-values.ts';
-import type { Statement } from '../../src/core/sequence.ts';
+import type { Statement } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { EtcdHeads } from '../../src/ledger/heads.ts';

@@ -1,7 +1,7 @@
 import { changesSequence, countsAt, decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { readReplay } from '../../src/codec/request-position.ts';
-import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';
+import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 

@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-entry.ts';
 import { digestEntry, readLedgerKey } from '../../codec/ledger-key.ts';
 import { readReplay } from '../../codec/request-position.ts';
-import { afterRecord, hidesDecisions } from '../../core/sequence.ts';
+import { afterRecord, hidesDecisions } from '../../core/sequence-row.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ledger-ports.ts';
 import { type HashSeed, hashKey } from './items.ts';

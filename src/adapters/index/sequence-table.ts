@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { SequenceRow } from '../../core/sequence.ts';
+import type { SequenceRow } from '../../core/sequence-row.ts';
 import { checksumOf, createTable, requireIntact, requireSum, type TableShape } from './store.ts';
 
 const FIELDS = [

@@ -1,4 +1,4 @@
-import type { SequenceRow } from '../../core/sequence.ts';
+import type { SequenceRow } from '../../core/sequence-row.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ledger-ports.ts';
 import { type HashSeed, randomSeed } from './items.ts';

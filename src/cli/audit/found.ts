@@ -1,4 +1,4 @@
-import type { NumberRun } from '../../core/sequence.ts';
+import type { NumberRun } from '../../core/sequence-row.ts';
 
 /** Where something was found. */
 export interface BatchLocation {

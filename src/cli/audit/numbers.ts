@@ -7,7 +7,7 @@ import {
   refusalOf,
   type SequenceRow,
   statedOf,
-} from '../../core/sequence.ts';
+} from '../../core/sequence-row.ts';
 import type { BatchLocation, Finding, FoundNumbers } from './found.ts';
 import { sharesId } from './ids.ts';
 

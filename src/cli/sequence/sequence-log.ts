@@ -13,7 +13,7 @@ import { changesSequence, decodeLedgerEntry, readLedgerPosition } from '../../co
 import { isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
-import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence.ts';
+import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence-row.ts';
 import { unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/record.ts';
 import type { LogReading } from '../../ledger/sequence-order.ts';

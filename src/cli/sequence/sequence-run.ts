@@ -1,6 +1,6 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import type { JournalArguments } from '../../codec/journal-entry.ts';
-import type { Statement } from '../../core/sequence.ts';
+import type { Statement } from '../../core/sequence-row.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingsOf, requireBindings } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';

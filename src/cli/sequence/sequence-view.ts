@@ -1,5 +1,5 @@
 import { formatNumber } from '../../codec/sequence-format.ts';
-import { type Definition, type Statement, statedOf } from '../../core/sequence.ts';
+import { type Definition, type Statement, statedOf } from '../../core/sequence-row.ts';
 import type { Head } from '../../ledger/heads.ts';
 import { viewOf } from '../../ledger/sequence-order.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { digestEntry, encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
-import { UNSTATED } from '../../../src/core/sequence.ts';
+import { UNSTATED } from '../../../src/core/sequence-row.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import { entry, numbers, statement } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';

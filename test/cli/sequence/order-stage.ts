@@ -7,7 +7,7 @@ import type { PendingNumbers } from '../../../src/codec/head-values.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../../src/codec/ledger-key.ts';
 import { statementHeaders } from '../../../src/codec/sequence-entry.ts';
-import type { SequenceRow, Statement } from '../../../src/core/sequence.ts';
+import type { SequenceRow, Statement } from '../../../src/core/sequence-row.ts';
 import { ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { EtcdHeads } from '../../../src/ledger/heads.ts';
 import { type Change, carryOut, type OrderOptions, viewOf } from '../../../src/ledger/sequence-order.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { StatedPart, statedSinceMs } from '../../../src/cli/sequence/sequence-log.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
-import { MAX_STATEMENTS } from '../../../src/core/sequence.ts';
+import { MAX_STATEMENTS } from '../../../src/core/sequence-row.ts';
 
 const HOUR_MS = 3_600_000;
 const NOW_MS = 1_800_000_000_000;

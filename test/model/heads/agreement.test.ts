@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { encodeLedgerEntry, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../../src/codec/ledger-key.ts';
 import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../../src/codec/sequence-entry.ts';
-import { statedOf } from '../../../src/core/sequence.ts';
+import { statedOf } from '../../../src/core/sequence-row.ts';
 import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry as ledgerEntry } from '../../support/memory-records.ts';

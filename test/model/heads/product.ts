@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Pending, PendingNumbers } from '../../../src/codec/head-values.ts';
-import type { Definition as Defined, SequenceRow, Statement } from '../../../src/core/sequence.ts';
+import type { Definition as Defined, SequenceRow, Statement } from '../../../src/core/sequence-row.ts';
 import type { Head, HeadChange } from '../../../src/ledger/heads.ts';
 import * as product from '../../../src/ledger/sequence-rule.ts';
 import { at } from '../search.ts';

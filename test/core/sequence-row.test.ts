@@ -10,7 +10,7 @@ import {
   statedOf,
   statementAt,
   UNSTATED,
-} from '../../src/core/sequence.ts';
+} from '../../src/core/sequence-row.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
 const PLACE = { offset: 4, appendedAtMs: 1_000 };
