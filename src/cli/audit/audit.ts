@@ -29,7 +29,7 @@ A request is named by its request ID, or else its correlation ID. Batches of eve
 layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
 Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem by themselves: who was told
 one keeps it.
-Records are sorted on disk, about 1,200 bytes for each request with its entry and its reply.
+Records are sorted on disk, about 900 bytes for each request with its entry and its reply.
 
 Examples:
   idalloc audit
