@@ -9,6 +9,37 @@ import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
+/**
+ * One topic's fault is not another's.
+ *
+ * The replies to one part of the requests go to many topics, of services that know nothing of each other. The offset of
+ * the requests is committed once every one of them has its reply or its dead letter. So a reply that can't be written
+ * holds up its neighbours, and the question for each error is whose it is.
+ *
+ * The trap is to ask that of a single error. A topic that was deleted looks, to the first broker that is asked, like
+ * one that it has not heard of yet. A leader that has just moved refuses what the next one takes. If the first error
+ * were final, an election would turn replies into dead letters. If every error were waited for, a topic that somebody
+ * misspelt would stop its partition, and with it everybody who sends requests there.
+ *
+ * The idea is to judge errors that persist, each by its meaning in the table of error codes, and to let an error affect
+ * no more than it belongs to. The first error of a topic may only show that its leader is known no more, so the leader
+ * is looked up and the records are sent again. Then:
+ *
+ * - An error of a record, which is too large or of a time that the topic does not take, is the record's own. The batch
+ *   is halved until the record stands alone, so it alone fails. One that is refused for its time is first sent again
+ *   with the present one.
+ * - An error of the topic that lasts, since the topic does not exist or a right is missing, fails the records of that
+ *   topic. The topic is remembered as unwritable for a while, and is on probation afterwards. The exception is a topic
+ *   that accepted records before: somebody has revoked the right by mistake, and it is waited for.
+ * - An error of the topic that passes, since it has no leader or too few replicas, is waited for as long as an election
+ *   takes. Then it counts as lasting.
+ * - Anything else is an error of the brokers, and nobody's fault. No reply is refused for it: once the time is up, the
+ *   whole publication is rejected, so that the part is tried again.
+ *
+ * All topics and all partitions are written side by side, and publications that go to the same partition share batches,
+ * because the replies of every request partition to one service usually end in one.
+ */
+
 export interface KafkaPublisherOptions {
   readonly cluster: LeaderCluster;
   readonly runtime: Runtime;

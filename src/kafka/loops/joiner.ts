@@ -94,8 +94,8 @@ export class Joiner {
 
   /**
    * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as
-   * soon as they are known. Rejects with a KafkaError; with FOREIGN_MEMBER after it has left, since a group that is empty
-   * again is a classic one.
+   * soon as they are known. Rejects with a KafkaError; with FOREIGN_MEMBER after it has left, since a group that
+   * is empty again is a classic one.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     let as = this.#member(NO_GENERATION, memberId);

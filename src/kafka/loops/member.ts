@@ -13,6 +13,26 @@ import { NO_GENERATION } from './member-claims.ts';
 import type { MemberOptions } from './member-options.ts';
 import { type Claims, NOTHING } from './planner.ts';
 
+/**
+ * How a member lives with its group.
+ *
+ * The group decides who serves a partition, but it decides late. A rebalance takes as long as the slowest member needs
+ * to join, and for that time an ordinary consumer stops. A worker need not: two owners of a partition are slow, not
+ * wrong, because the ledger decides which of them was first. So this member holds on to its partitions throughout a
+ * rebalance, until the next assignment takes them away or the membership is lost, and its joins run beside its work.
+ *
+ * What it must not do is write in the name of a generation that has passed. A commit that arrives late could set an
+ * offset back which the next owner has moved on. So offsets are committed one at a time, in the generation in which
+ * they were submitted; none is in progress when JoinGroup is sent, and none begins before the next assignment.
+ *
+ * And it must know when it is out, though nobody tells it. The coordinator can only say so in a response. A member
+ * therefore counts its session itself, from the sending of the last heartbeat that was answered, because the
+ * coordinator can't have received it earlier; when that time is over it gives its partitions up on its own. Silence
+ * during a join is harder, as the coordinator answers a join only when all members have come. Heartbeats continue
+ * meanwhile on another connection: a coordinator that was silent there, and answers again, may have lost the join,
+ * which is then given up and sent anew.
+ */
+
 const BEFORE_REJOIN_MS = 1_000;
 const BACKOFF_MS = { minMs: 50, maxMs: 500 };
 /** The wait after an error that retries don't fix. */

@@ -1,3 +1,31 @@
+/**
+ * Who keeps which copy.
+ *
+ * A partition is answered by the member of the group that owns it, and its owner needs a copy of that partition's
+ * ledger: the index of every decision. A member that lacks the copy restores it first, which takes minutes in a large
+ * partition. So the question is not only who owns what. It is who may own it now, and who prepares to own it next.
+ *
+ * The trap is that the obvious plans are each good for one moment only. A plan that is balanced moves partitions to a
+ * member that has just arrived with an empty disk, and they are answered by nobody until it has read them. A plan that
+ * moves nothing leaves a new member idle for ever. And a plan that depends on chance, or on the order in which members
+ * happen to join, moves partitions at each rebalance, although nothing has changed.
+ *
+ * The idea is to separate the target from the present. The target is balanced, and sticky: members keep what they have
+ * as far as their shares allow. Each partition then has an interim owner. It is the target owner if its copy is
+ * complete. Otherwise the partition stays with a member whose copy is, while the target owner keeps a standby copy and
+ * warms up (KIP-441). The next plans keep that promise: a warm-up is a claim as well, stronger than that of the present
+ * owner. When it is complete, its member asks for another rebalance, and gets the partition then. Besides warm-ups,
+ * each partition has as many standbys as the settings say, chosen so that many members can take over what one leaves.
+ *
+ * Plans are made by whoever leads the group, from what the members report as they join: what they own, keep and warm up
+ * (their claims, with the generation in which they got them), how complete their copies are, and which partitions they
+ * can't serve because they do not reach a broker. Reports are not from the same moment, so a copy that was complete
+ * when its member reported counts as complete, though the log has grown a little since.
+ *
+ * The rules, in the order in which they win: no partition waits while some member could answer it; promises are kept;
+ * shares differ by one at most; whatever can stay, stays; and the same members give the same plan, in any order.
+ */
+
 export interface PlanSettings {
   /** The number of partitions of the topic. */
   readonly partitions: number;

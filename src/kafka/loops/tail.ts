@@ -8,6 +8,34 @@ import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts'
 import { boundsOf, type PartitionBounds } from './leader-calls.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
+/**
+ * What a fetch can't tell.
+ *
+ * A worker reads its ledger, its requests and its replies from offsets that it chooses itself, and it must get each
+ * record once, in order, for months. Kafka offers one call for that: the records from an offset on. The question is
+ * what a reader may conclude from the response, and the trap is to conclude too much.
+ *
+ * A fetch that returns nothing does not say that there is nothing. The broker may have lost the partition to another
+ * one and not know it yet. A fetch that fails says even less: during the pause the log may have lost its tail and grown
+ * again, so that the next fetch from the same offset succeeds, with other records below it than those that were read.
+ * Nothing in that response shows it. And an offset outside of the log may mean that retention has deleted records, that
+ * the log was lost, or only that this broker is behind.
+ *
+ * So a tail delivers, and leaves conclusions to its sink. It tells the sink when it was interrupted: the fetch failed,
+ * or the records come from a later leader than all before. A sink that depends on what it has read then compares the
+ * log with that, before it takes more. When the position is outside of the log, the sink gets the bounds and chooses
+ * where to continue. The tail itself promises only this: what it delivers is contiguous, each chunk comes after the
+ * sink is done with the one before, and no error ends the reading.
+ *
+ * The rest is about not waiting. All partitions of a leader share a fetch, for each call costs the broker and us more
+ * than the records in it. A partition whose sink is slow is left out of the fetch rather than awaited. A broker fills a
+ * response in the order of the partitions, so the first one moves to the end for the next fetch, and no partition
+ * starves behind a busy one. Two responses of a partition are held at most, one in delivery and one ahead. Decoding is
+ * work for the event loop, so one chunk is decoded at a time, and a response that decompresses to a million records is
+ * delivered in pieces. While records arrive one by one, a fetch is sent at once; while they stream, it rests for a
+ * moment, so that fewer calls return more.
+ */
+
 const FIND_TIMEOUT_MS = 5_000;
 /** A fetch fails this long after the broker should have answered. */
 const GRACE_MS = 3_000;
@@ -18,7 +46,8 @@ const RECORDS_PER_TURN = 2_000;
 const MAX_CHUNK_ITEMS = 20_000;
 
 /**
- * Follows partitions from given offsets, without a group: one connection to each leader, one isolation level, any partitions of any topics,
+ * Follows partitions from given offsets, without a group: one connection to each leader, one isolation level, any
+ * partitions of any topics,
  * one fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.

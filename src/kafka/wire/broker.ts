@@ -56,9 +56,9 @@ export interface BrokerOptions {
  * One broker, identified by its address, with a connection for each purpose that is in use.
  *
  * It becomes suspect when a call goes unanswered or a connection can't be opened, and stays so until it answers, or
- * until SUSPECT_MS have passed without another such failure. A call may only be late because it queues on its connection,
- * like an append after one that waits for slow followers: so a broker that answered on any connection within ALIVE_MS is not
- * suspect. A throttle applies to one connection, as a broker throttles that, and not the client.
+ * until SUSPECT_MS have passed without another such failure. A call may only be late because it queues on its
+ * connection, like an append after one that waits for slow followers: so a broker that answered on any connection
+ * within ALIVE_MS is not suspect. A throttle applies to one connection, as a broker throttles that, and not the client.
  */
 export class Broker {
   readonly name: string;

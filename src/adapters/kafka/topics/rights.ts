@@ -122,7 +122,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
 /**
  * Creates the rules; existing ones stay. Safe to repeat.
  *
- * @throws IdallocError KAFKA_UNAVAILABLE if the brokers reject the call or do not answer; CONFIG_INVALID for a rejected login.
+ * @throws IdallocError KAFKA_UNAVAILABLE if the brokers reject the call or do not answer; CONFIG_INVALID for a
+ * rejected login.
  */
 export function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
   return withCode(() => retrying(brokers.runtime, PATIENT, () => createAcls(brokers, rules)));
