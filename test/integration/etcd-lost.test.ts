@@ -1,15 +1,34 @@
 import { describe, test } from 'vitest';
+import { decodeReply, type Followed } from '../support/followed.ts';
+import { partitionOf } from '../support/load.ts';
 import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { KEPT_LEASE, SHORT_LEASE, SHORT_SESSION } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { suiteServers } from '../support/servers.ts';
 import { closed, nextReplyBy, opened, silencesMs } from '../support/stops.ts';
-import { takenOver } from '../support/takeover.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const PARTITIONS = 6;
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
+
+/** Resolves when the successor has answered a request to one of the partitions, with the time that it took. */
+async function takenOver(
+  partitions: ReadonlySet<number>,
+  successor: WorkerProcess,
+  replies: Followed,
+): Promise<number> {
+  const begunMs = performance.now();
+  const { workerId } = await successor.ready();
+  const from = replies.seen.length;
+  const isFirst = (one: Followed['seen'][number]) => {
+    if (!partitions.has(partitionOf(String(one.message.key)))) return false;
+    const { reply } = decodeReply(one);
+    return 'batch' in reply && reply.batch.workerId === workerId;
+  };
+  await replies.until('a reply by the successor', (seen) => seen.slice(from).some(isFirst));
+  return Math.round((replies.seen.slice(from).find(isFirst)?.atMs ?? Number.NaN) - begunMs);
+}
 
 describe.concurrent('etcd does not serve a worker', () => {
   test('a worker that is cut off leaves the group, the other one serves its partitions, and it returns when healed', async ({
@@ -28,7 +47,7 @@ describe.concurrent('etcd does not serve a worker', () => {
       const partitions = new Set(victim.partitions());
       link.cut();
       const cutMs = performance.now();
-      const moved = takenOver({ partitions, successor: other, replies: scene.replies });
+      const moved = takenOver(partitions, other, scene.replies);
       const stop = await closed(victim, from);
       expect(stop.reason).toBe('LEASE_SUSPENDED');
       const movedMs = await moved;

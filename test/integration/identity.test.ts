@@ -1,13 +1,38 @@
 import { expect, test } from 'vitest';
+import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
+import { decompose } from '../../src/core/layout.ts';
 import { EtcdLink } from '../support/etcd-link.ts';
-import { Realm } from '../support/realm.ts';
+import type { Followed } from '../support/followed.ts';
+import { LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
-import { ask, checkSuccession, ONE_ID, WORKER_ID } from '../support/succession.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 /** Nothing listens on the discard port of a test machine. */
 const DEAD_ENDPOINT = 'http://127.0.0.1:9';
 const DEAD_PROXY = { http_proxy: DEAD_ENDPOINT, https_proxy: DEAD_ENDPOINT, grpc_proxy: DEAD_ENDPOINT };
+/** The only worker ID of a pool for which workers compete. */
+const WORKER_ID = 7;
+const ONE_ID = { ...SHORT_LEASE, POOL_FIRST: String(WORKER_ID), POOL_LAST: String(WORKER_ID) };
+
+/** Requests a batch and returns it. */
+async function ask(realm: Realm, replies: Followed, correlationId: string, count = 100): Promise<IdBatch> {
+  await realm.send([{ correlationId, count }]);
+  return await replies.batch(correlationId);
+}
+
+/** The ticks of a batch, lowest first. */
+function ticksOf(batch: IdBatch): readonly number[] {
+  return expandIds(batch).map((id) => decompose(LAYOUT, id).ticks);
+}
+
+/** Expects that a successor's IDs are above all earlier ones, and that the ceiling between them is too. */
+function checkSuccession(before: IdBatch, after: IdBatch, ceilingBetween: number): void {
+  expect(after.workerId).toBe(before.workerId);
+  expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
+  expect(after.fence).toBeGreaterThan(before.fence);
+  expect(ticksOf(before).at(-1)).toBeLessThan(ceilingBetween);
+  expect(ticksOf(after)[0]).toBeGreaterThanOrEqual(ceilingBetween);
+}
 
 test('of two workers that race for one worker ID one becomes ready; the other succeeds it, with higher IDs', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
