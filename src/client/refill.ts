@@ -61,15 +61,39 @@ interface Asked {
 /**
  * Keeps the stock filled, and requests what callers wait for.
  *
- *   check:   compare what there is with what is wanted, four times a second and on demand
- *   late:    replaced by small requests, which the workers answer at once, also while large ones wait. Until one is
- *            answered, each round shares what is lacking among partitions where nothing of ours waits. A late reply is
- *            as good as any other.
- *   pause:   no requests for a while after the workers refused one
+ * A service that calls next() waits for nothing, so its IDs have to be there before it asks. Demand says how many that
+ * are: what the service takes in `coverSeconds`, and as many again. When the stock falls to the first half, the
+ * second is requested. In calm weather that is all: one request, one reply, some thousand IDs.
  *
- * Each request goes to a partition where nothing of ours waits, if there is one. A worker that dies leaves its
- * partitions unserved for about 10 s: of two workers, half of them. The late request and the eight of a first round are
- * in nine partitions, with a second round in 17, so that at least one is answered where there are at most 32.
+ * The trap is a request that gets no reply. Nobody knows why: its worker may be dead, its partition may be held by a
+ * process that answers nothing, its broker may be away, or it may be one of many large requests that wait their turn.
+ * If it went on counting as "on its way", the stock would run dry while all other partitions are served. If it were
+ * given up and sent anew, each new one would get IDs as well, and an outage would fill the topic with requests that are
+ * all answered at its end.
+ *
+ * So after two seconds a request is late. It is still waited for, and a late reply is as good as any other, but its IDs
+ * no longer count. What is lacking is requested again, under three rules.
+ *
+ * - In small requests. Workers answer these at once, also while large ones wait.
+ * - Elsewhere. The correlation ID decides which partition a request goes to, so random ones are tried until one goes to
+ *   a partition where nothing of ours waits. Partitions that nobody serves each keep one request, and the rest are
+ *   used.
+ * - In shares. Until something is answered, nobody knows which partitions are served, so a round of up to eight
+ *   requests shares what is lacking. Together they bring no more IDs than one request would. As soon as one is
+ *   answered, what is still lacking is requested as usual.
+ *
+ * A worker that dies leaves its partitions unserved for about 10 s: of two workers, half of them. The late request and
+ * those of the first round are in nine partitions, with a second round in 17. At least one of these is served, if there
+ * are at most 32 partitions. The second round comes before the fifth second, which is the least that a cover can be for
+ * next() to find an ID. While nothing is answered, rounds follow each other every two seconds, and after 10 s ever more
+ * rarely. Where each partition has a request already, a round is a single one.
+ *
+ * A refusal is different: the workers are there and say no. Then there is a pause, for as long as they say. If they
+ * refuse the count, requests get smaller, and larger again after a minute without a refusal.
+ *
+ *   check:  compare what there is with what is wanted, four times a second and on demand
+ *   late:   no reply for LATE_MS; what is lacking is requested elsewhere, in rounds until one is answered
+ *   pause:  no requests for a while after the workers refused one
  */
 export class Refill {
   readonly #options: RefillOptions;

@@ -172,8 +172,13 @@ interface Batch extends SuppliedBatch {
 }
 
 /**
- * Prefetched IDs. Taking one costs an addition and a comparison: `#granted` IDs can be taken before the next check for
- * the end of the range, the low-water mark, or the age.
+ * Prefetched IDs.
+ *
+ * next() is called for each ID that a service creates, so it is to cost an addition and a comparison, nothing more. But
+ * three things have to be seen to: a range ends, the stock falls to its low-water mark, and IDs grow too old. So these
+ * are checked for many IDs at once. A check grants as many IDs as can be taken before the next one is due: up to the
+ * end of the range, up to the mark, and at most GRANT, for their age. What changes the mark, or adds or removes IDs,
+ * revokes the grant, and the next call checks again.
  *
  *   open range: #granted + #behind IDs from #next on;  #batches: complete ranges after it
  */
