@@ -46,9 +46,9 @@ export interface TimingProblem {
 const DIVIDED_MS = 30_000;
 
 /**
- * The timing that follows from a time to live of at least a second (ms), by the rules of `checkTiming`. A third of it is
- * from one keep-alive to the next, so that one may be lost; half of it may pass without one. A ceiling lasts for both
- * together, and the sixth that is left is the margin.
+ * The timing that follows from a time to live of at least a second (ms), by the rules of `checkTiming`. A third of it
+ * is from one keep-alive to the next, so that one may be lost; half of it may pass without one. A ceiling lasts for
+ * both together, and the sixth that is left is the margin.
  */
 export function timingFor(ttlMs: number): LeaseTiming {
   const dividedMs = Math.min(ttlMs, DIVIDED_MS);

@@ -210,7 +210,8 @@ export class LedgerEnds {
 
   async #raiseAll(partitions: readonly number[]): Promise<void> {
     const unsure = partitions.filter((partition) => (this.#known.get(partition)?.sent.length ?? 0) > 0);
-    // The heads are read also when there are none: those of a worker reject once its brokers are those of another cluster.
+    // The heads are read also when there are none: those of a worker reject once its brokers are those of another
+    // cluster.
     for (const [partition, stored] of await this.#options.heads.read(unsure)) this.#adopt(partition, stored);
     const changes = partitions.flatMap((partition) => this.#changeOf(partition) ?? []);
     if (changes.length === 0 && this.#isFailing) this.#told('done'); // it is known by now, or others raise it

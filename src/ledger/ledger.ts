@@ -242,7 +242,8 @@ export class Ledger {
     this.ends.requireSameRequests(partition, compared, { known, requestEnd });
     const end = this.#index.end(partition);
     const lostEnd = compared.loss && Math.max(compared.loss.end, end + 1);
-    // The end is never below what the index shows: requests may have arrived and been decided since the broker answered.
+    // The end is never below what the index shows: requests may have arrived and been decided since the broker
+    // answered.
     const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
     const through = Math.max(atLeast, this.#index.through(partition), compared.loss?.through ?? -1);
     const marker = { kind: 'marker', end: lostEnd ?? end, through } as const;

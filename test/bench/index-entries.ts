@@ -23,7 +23,8 @@ export function openIndex(directory: string, partitions: number): SqliteIndex {
       throw error;
     },
   };
-  return new SqliteIndex(directory, binding, events, { newSeed: () => ({ low: 1, high: 2 }) }); // the same collisions in every run
+  // Every run has the same collisions.
+  return new SqliteIndex(directory, binding, events, { newSeed: () => ({ low: 1, high: 2 }) });
 }
 
 /** The key of the entry at an offset. */

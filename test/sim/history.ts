@@ -373,7 +373,10 @@ interface Rebuild {
   readonly floor: number;
   /** By worker ID and fence: the end of the term's reservation according to its witness. */
   readonly known: ReadonlyMap<string, number>;
-  /** Whether a ceiling was stored at the floor. The next rebuild after one that was killed before may choose a lower one. */
+  /**
+   * Whether a ceiling was stored at the floor. The next rebuild after one that was killed before may choose a lower
+   * one.
+   */
   isWritten: boolean;
 }
 

@@ -86,7 +86,8 @@ export class EtcdMember implements Peer {
         'grpc.keepalive_time_ms': 10_000,
         'grpc.keepalive_timeout_ms': this.#timing.callMs,
         'grpc.max_reconnect_backoff_ms': this.#timing.hedgeMs,
-        // Otherwise gRPC obeys http_proxy, https_proxy and grpc_proxy, even to loopback; such a proxy seldom leads to etcd.
+        // Otherwise gRPC obeys http_proxy, https_proxy and grpc_proxy, even to loopback; such a proxy seldom leads to
+        // etcd.
         'grpc.enable_http_proxy': 0,
       },
     };

@@ -39,11 +39,11 @@ import {
  * empty answer needs no comparison: it is certain. (`items`)
  *
  * Second, nothing is written in the order of keys until there is much of it. The newest 4,096 entries are in memory
- * (`open-run`). When they are full they become a run: sorted by hash, written once, never changed. Eight runs become one
- * of the next level, a few rows at a time, while new entries come in, and there are four levels. So each entry is
+ * (`open-run`). When they are full they become a run: sorted by hash, written once, never changed. Eight runs become
+ * one of the next level, a few rows at a time, while new entries come in, and there are four levels. So each entry is
  * written five times, always one after another, and a partition has at most some 30 small runs. Runs of the last level,
- * of two million entries each, stay as they are until the ledger's retention removes what they point to. (`sealed-runs`,
- * `runs`)
+ * of two million entries each, stay as they are until the ledger's retention removes what they point to.
+ * (`sealed-runs`, `runs`)
  *
  * Third, a key that is nowhere is recognised in memory. Each run has a filter of 10 to 16 bits for each entry, which
  * says 'not here' for all but one key in a hundred to one in 1,500 (`run-filter`). Only then a row of the run, one

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import type { TopicFault } from '../../adapters/kafka/topics/judge.ts';
 import { checkReplyTopicName } from '../../adapters/kafka/topics/plan.ts';
-import { aclCommands, aclRules, grant, type Right, type Role, rightsOf } from '../../adapters/kafka/topics/rights.ts';
-import { checkTopics, initTopics } from '../../adapters/kafka/topics/topics.ts';
+import { aclCommands, aclRules, type Right, type Role, rightsOf } from '../../adapters/kafka/topics/rights.ts';
+import { checkTopics, grant, initTopics } from '../../adapters/kafka/topics/topics.ts';
 import { openRegistry, type RegisteredSchema } from '../../adapters/registry/schema-registry.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';

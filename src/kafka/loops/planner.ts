@@ -242,8 +242,8 @@ export interface Candidate {
  * - Balanced: the members' counts differ by at most one.
  * - Sticky: a claimed partition goes to the claim of the highest generation, and within a generation to the member that
  *   was promised it as a warm-up. Only as many partitions change owner as balance requires: first those that an earlier
- *   owner claims too, so that a returning member gets back what it had, then those with the smallest lag at a member with
- *   room.
+ *   owner claims too, so that a returning member gets back what it had, then those with the smallest lag at a member
+ *   with room.
  * - An unclaimed partition goes to the member with room that has the smallest lag.
  * - Deterministic: the same members in the same order get the same partitions.
  */

@@ -224,7 +224,8 @@ function readFrameHead(body: Buffer): FrameHead {
 
 function lz4Block(lz4: Lz4, block: Buffer, blockBytes: number, window: Buffer | undefined): Buffer {
   const sized = Buffer.allocUnsafe(4 + block.length);
-  sized.writeUInt32LE(Math.min(blockBytes, block.length * MAX_RATIO), 0); // the library allocates it, and fails beyond it
+  // The library allocates this size, and fails beyond it.
+  sized.writeUInt32LE(Math.min(blockBytes, block.length * MAX_RATIO), 0);
   sized.set(block, 4);
   try {
     return lz4.uncompressSync(sized, window);

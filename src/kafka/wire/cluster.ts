@@ -112,8 +112,8 @@ export class Cluster {
 
   /**
    * Makes one call on the connection of that purpose to a broker, which is opened if needed. Opening it, and waiting
-   * for a throttle to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if
-   * there was no connection yet, so that nothing was sent. Never sends twice.
+   * for a throttle to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE
+   * if there was no connection yet, so that nothing was sent. Never sends twice.
    */
   async call<R extends BrokerResponse>(
     node: number,

@@ -296,10 +296,10 @@ function encodeGroups({ groupIds }: { readonly groupIds: readonly string[] }): E
 /**
  * ```
  * response => throttle int32, [group]
- * group    => error int16, message string, ID string, state string, epoch int32, epoch of the assignment int32, assignor string,
- *             [member], operations int32
- * member   => ID string, instance string, rack string, epoch int32, client string, host string, [topic string], regex string,
- *             assignment, target assignment, kind int8
+ * group    => error int16, message string, ID string, state string, epoch int32, epoch of the assignment int32,
+ *             assignor string, [member], operations int32
+ * member   => ID string, instance string, rack string, epoch int32, client string, host string, [topic string],
+ *             regex string, assignment, target assignment, kind int8
  * assignment => [topic ID, topic string, [partition int32]]
  * ```
  */

@@ -3,7 +3,12 @@ import { IdallocError } from '../../../errors.ts';
 import { isLinkError, isUnusableTopic, meaningOf } from '../../../kafka/wire/error-codes.ts';
 import { KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../kafka/wire/port.ts';
-import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/topic-apis.ts';
+import type {
+  AclRule,
+  DescribeConfigsResponse,
+  MetadataResponse,
+  TopicMetadata,
+} from '../../../kafka/wire/topic-apis.ts';
 import { type Brokers, CALL_TIMEOUT_MS, isTransientCode, PATIENT, requireNoError, withCode } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
@@ -263,4 +268,34 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
 
 function isLed({ errorCode, partitions }: TopicMetadata): boolean {
   return errorCode === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
+}
+
+const GRANT_REMEDIES: Readonly<Record<string, string>> = {
+  SECURITY_DISABLED: 'the brokers have no authorizer, so every user may do everything: set authorizer.class.name first',
+  CLUSTER_AUTHORIZATION_FAILED: 'this user may not grant rights: log in as a user with Alter on the cluster',
+};
+
+/**
+ * Creates the rules; existing ones stay. Safe to repeat.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE if the brokers reject the call or do not answer; CONFIG_INVALID for a rejected
+ * login.
+ */
+export function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
+  return withCode(() => retrying(brokers.runtime, PATIENT, () => createAcls(brokers, rules)));
+}
+
+async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Promise<void> {
+  const { controllerId } = await cluster.metadata([], CALL_TIMEOUT_MS);
+  const response = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) =>
+    link.call('createAcls', { rules }),
+  );
+  const at = response.rules.findIndex(({ errorCode }) => errorCode !== undefined);
+  const { errorCode, message = '' } = response.rules[at] ?? {};
+  if (errorCode === undefined) return;
+  const remedy = GRANT_REMEDIES[errorCode];
+  if (remedy !== undefined)
+    throw new IdallocError('KAFKA_UNAVAILABLE', `no right was granted (${errorCode}): ${remedy}`);
+  const { resource, name } = rules[at] ?? {};
+  throw new KafkaError(errorCode, `the right on ${resource} ${name} was not granted: ${message || errorCode}`);
 }
