@@ -173,6 +173,7 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench:replay',
   'npm run bench:report',
   'npm run bench:growth',
+  'npm run bench:growth -- --only alone',
   'npm run bench:neighbour',
   'npm run bench:sequence',
   'npm run bench:traces',
