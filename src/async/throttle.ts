@@ -117,7 +117,7 @@ export function throttledLog(
     throttles.set(message, throttle);
     const passed = throttle.passes(String(about), times, everyMs);
     if (passed === undefined) {
-      write('debug', fields, message);
+      write('debug', times === undefined ? fields : { ...fields, count: times }, message);
       return false;
     }
     const { count, names } = passed;

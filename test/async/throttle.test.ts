@@ -119,8 +119,11 @@ describe('a log without repetitions', () => {
   });
 
   it('always counts the lines that stand for several events', () => {
-    log('warn', { code: 'EXPIRED' }, 'dead letters', { times: 1 });
-    expect(lines.map(({ fields }) => fields)).toEqual([{ code: 'EXPIRED', count: 1 }]);
+    for (const times of [1, 3]) log('warn', { code: 'EXPIRED' }, 'dead letters', { times });
+    expect(lines.map(({ level, fields }) => ({ level, ...fields }))).toEqual([
+      { level: 'warn', code: 'EXPIRED', count: 1 },
+      { level: 'debug', code: 'EXPIRED', count: 3 },
+    ]);
   });
 
   it('counts things without a line of their own in one line, with one of them as an example', () => {
