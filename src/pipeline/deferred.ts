@@ -49,7 +49,7 @@ export class DeferredQueue implements Deferral {
   readonly #held: RequestRecord[] = [];
   #bytes = 0;
   #unread: OffsetRange | undefined;
-  /** Of the unread ones: how many this queue has taken, and when the first was appended, as far as that is known. */
+  /** How many of the unread ones this queue has taken, and when the first was appended, as far as that is known. */
   #notHeld = 0;
   #unreadSinceMs: number | undefined;
   /** Everything below has been taken over, or is of another lane. */
@@ -64,7 +64,7 @@ export class DeferredQueue implements Deferral {
     this.#unread = unread;
   }
 
-  /** These are read. If some of them came in small batches, bulk waits from now on. */
+  /** Takes note of records that were read. If some of them came in small batches, bulk waits from now on. */
   saw(records: readonly RequestRecord[]): void {
     if (records.some((record) => originalBulk(record) === undefined))
       this.#othersUntilMs = this.#monotonicMs() + OTHERS_EXPECTED_MS;
@@ -142,7 +142,7 @@ export class DeferredQueue implements Deferral {
   }
 }
 
-/** Whether the record came with many others, here or where it was forwarded. The same at every reading. */
+/** Whether the record came with many others, here or where it was forwarded; every reading of it says the same. */
 export function originalBulk({ bulk, headers }: RequestRecord): RequestRecord['bulk'] {
   return bulk ?? (isMarkedBulk(headers) ? 'many' : undefined);
 }

@@ -13,7 +13,7 @@ export interface DraftDeps {
   readonly datacenterId: number;
   readonly ledger: Ledger;
   readonly allocator: Allocator;
-  /** Of the part that is being decided. */
+  /** The steps of the part that is being decided. */
   readonly trace: PartTrace;
 }
 

@@ -1,7 +1,7 @@
 /** Up to which offset everything is done, where parts may end in any order. */
 export class InOrder {
   readonly #onDone: (through: number) => void;
-  /** In order of their offsets. */
+  /** The parts that have begun and are not done, in the order of their offsets. */
   readonly #parts: { readonly until: number; isDone: boolean; readonly then: (() => void) | undefined }[] = [];
 
   /** `onDone`: everything below this offset is done. */

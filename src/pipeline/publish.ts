@@ -26,7 +26,7 @@ export async function publish<T>(
   });
 }
 
-/** Likewise for what requests get, which is a step in their traces. */
+/** Publishes as `publish` does, as a step in the traces of the requests that get the records. */
 export async function publishAnswers<T extends { readonly intake: Intake }>(
   deps: PublishDeps & { readonly trace: PartTrace },
   step: 'reply' | 'forward',
