@@ -314,8 +314,9 @@ export class RequestService implements AsyncDisposable {
 
   #complain(partition: number, error: unknown): void {
     if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
-    const isLasting = error instanceof IdallocError && !error.retryable;
     const code = error instanceof IdallocError ? error.code : undefined;
+    // An index that fails while it is in use is made anew, and restored: its own lines are warnings, too.
+    const isLasting = error instanceof IdallocError && !error.retryable && code !== 'INDEX_UNUSABLE';
     const fields = { partition, error: describeError(error) };
     // A log that was copied is looked at again and again.
     const everyMs = code === 'LEDGER_COPIED' ? COPIED_LOG_MS : undefined;
