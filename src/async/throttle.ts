@@ -79,7 +79,7 @@ export class Throttle {
 }
 
 /** Which repetitions of a line are held back. */
-export interface Repetition {
+interface Repetition {
   /** What the line is about, by its exact name. Lines about different things do not hold each other back. */
   readonly about?: string | number;
   /** How many events the line stands for; 1 by default. If given, the line always has `count`. */

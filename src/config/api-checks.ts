@@ -132,6 +132,6 @@ function isPlain(url: string): boolean {
 }
 
 /** Whether a host is this machine; of names, only localhost is. */
-export function isLoopback(host: string): boolean {
+function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

@@ -25,20 +25,20 @@ export interface SecretVariable extends Variable<string> {
   readonly secret: true;
 }
 
-export const withDefault = <T>(schema: z.ZodType<T>, unit: string, fallback: string, meaning: string): Variable<T> => {
+const withDefault = <T>(schema: z.ZodType<T>, unit: string, fallback: string, meaning: string): Variable<T> => {
   return { schema, unit, fallback, required: false, secret: false, meaning };
 };
-export const required = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T> => {
+const required = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T> => {
   return { schema, unit, required: true, secret: false, meaning };
 };
-export const optional = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T | undefined> => {
+const optional = <T>(schema: z.ZodType<T>, unit: string, meaning: string): Variable<T | undefined> => {
   return { schema, unit, required: false, secret: false, meaning };
 };
-export const secret = (meaning: string): SecretVariable => {
+const secret = (meaning: string): SecretVariable => {
   return { schema: z.string().max(4_096, 'is longer than 4096'), unit: 'text', required: false, secret: true, meaning };
 };
 
-export const pem = (meaning: string): SecretVariable => {
+const pem = (meaning: string): SecretVariable => {
   const schema = z
     .string()
     .max(1_048_576, 'is longer than 1 MiB')
@@ -47,7 +47,7 @@ export const pem = (meaning: string): SecretVariable => {
 };
 
 /** A text of many lines, usually in a file. `parse` throws RangeError for an invalid one. */
-export const lines = (unit: string, parse: (text: string) => unknown, meaning: string): SecretVariable => {
+const lines = (unit: string, parse: (text: string) => unknown, meaning: string): SecretVariable => {
   const schema = z
     .string()
     .max(1_048_576, 'is longer than 1 MiB')
@@ -71,7 +71,7 @@ export type Values<Table> = {
 };
 
 /** The table as text: name, default, meaning and unit, one variable per line. */
-export function describeTable(table: Readonly<Record<string, Variable<unknown>>>): string {
+function describeTable(table: Readonly<Record<string, Variable<unknown>>>): string {
   const rows = Object.entries(table).map(([key, row]) => {
     const standard = row.required ? '(required)' : row.fallback === undefined ? '(unset)' : row.fallback;
     return [row.secret ? `${key}[_FILE]` : key, standard, row.secret ? row.meaning : `${row.meaning} [${row.unit}]`];

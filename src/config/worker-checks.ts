@@ -135,7 +135,7 @@ export const LAYOUT_VARIABLE_OF = {
 /**
  * The variables that define the layout: while one of them is invalid, nothing that depends on the layout is checked.
  */
-export const LAYOUT_NAMED: readonly string[] = Object.keys(LAYOUT_VARIABLES);
+const LAYOUT_NAMED: readonly string[] = Object.keys(LAYOUT_VARIABLES);
 
 const YEAR_MS = 365.2425 * 86_400_000;
 

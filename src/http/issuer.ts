@@ -84,7 +84,7 @@ export interface Allocated {
 }
 
 /** The worker's allocator, which the API shares with the pipeline. */
-export interface AllocationSource {
+interface AllocationSource {
   allocate(counts: readonly number[]): Promise<readonly Allocated[]>;
 }
 

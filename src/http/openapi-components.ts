@@ -54,14 +54,14 @@ export const ref = (kind: 'schemas' | 'responses' | 'parameters' | 'headers', na
   $ref: `#/components/${kind}/${name}`,
 });
 export const json = (schema: Json | Reference): Json => ({ 'application/json': { schema } });
-export const text = (description: string, more: Json = {}): Json => ({ type: 'string', description, ...more });
-export const whole = (description: string, most?: number): Json => ({
+const text = (description: string, more: Json = {}): Json => ({ type: 'string', description, ...more });
+const whole = (description: string, most?: number): Json => ({
   type: 'integer',
   minimum: 0,
   ...(most === undefined ? {} : { maximum: most }),
   description,
 });
-export const record = (properties: Json): Json => ({ type: 'object', required: Object.keys(properties), properties });
+const record = (properties: Json): Json => ({ type: 'object', required: Object.keys(properties), properties });
 
 /** What every request may have, and every response has. */
 export const CORRELATION = {

@@ -149,7 +149,7 @@ interface PageDocument {
  * The script of the status page. It runs in a browser, so it refers to nothing outside of itself. All text is set as
  * text content: what requesters choose, such as a topic's name in a message, can't become markup.
  */
-export function statusScript(document: PageDocument): void {
+function statusScript(document: PageDocument): void {
   const POLL_MS = 2_000;
   const SVG = 'http://www.w3.org/2000/svg';
   const HOUR_MS = 3_600_000;

@@ -82,7 +82,7 @@ function complaints(runtime: Runtime, log: Log): (text: string) => void {
 function ignore(): void {}
 
 /** The variables of the process. */
-export type OtelVariables = Readonly<Record<string, string | undefined>>;
+type OtelVariables = Readonly<Record<string, string | undefined>>;
 
 /** The parts of the SDK that are used here. It is the operator's: see `PACKAGE`. */
 export interface SdkModule {
@@ -97,10 +97,10 @@ export interface SdkModule {
 const PACKAGE = '@opentelemetry/sdk-node';
 /** It has to be made for the same version of the API as this worker. */
 const INSTALL = `npm install ${PACKAGE}@0.301`;
-export const loadSdk = async (): Promise<SdkModule> => await import(PACKAGE);
+const loadSdk = async (): Promise<SdkModule> => await import(PACKAGE);
 
 /** Whether the variables ask for traces: with an exporter, or an address to export to. */
-export function wantsSdk(env: OtelVariables): boolean {
+function wantsSdk(env: OtelVariables): boolean {
   if (env.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true') return false;
   const exporters = env.OTEL_TRACES_EXPORTER?.split(',').map((name) => name.trim()) ?? [];
   if (exporters.includes('none')) return false;
@@ -113,7 +113,7 @@ export function wantsSdk(env: OtelVariables): boolean {
  *
  * @throws IdallocError CONFIG_INVALID if it is not installed, can't be started, or has no exporter.
  */
-export async function startSdk(env: OtelVariables, load: () => Promise<SdkModule>): Promise<() => Promise<void>> {
+async function startSdk(env: OtelVariables, load: () => Promise<SdkModule>): Promise<() => Promise<void>> {
   const wanted = 'OTEL_TRACES_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT asks for traces';
   const { NodeSDK } = await load().catch((error: unknown) => {
     const isMissing = (error as { code?: unknown }).code === 'ERR_MODULE_NOT_FOUND';
