@@ -23,8 +23,8 @@ export function openIndex(directory: string, partitions: number): SqliteIndex {
       throw error;
     },
   };
-  // Every run has the same collisions.
-  return new SqliteIndex(directory, binding, events, { newSeed: () => ({ low: 1, high: 2 }) });
+  const newSeed = () => ({ low: 1, high: 2 }); // the same collisions in every run
+  return new SqliteIndex(directory, binding, events, { newSeed });
 }
 
 /** The key of the entry at an offset. */

@@ -10,9 +10,7 @@ export const FAN_IN = 8;
 export const LEVELS = 4;
 /** The runs of this level are not merged. */
 export const LAST_LEVEL = LEVELS - 1;
-/**
- * The entries of a run of the first level. With it the last level's runs are as large as the place in an item allows.
- */
+/** The entries of a run of the first level: those of the last one are then as many as an item has places for. */
 export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** LAST_LEVEL;
 /** The average number of items in a row of a run. They take 1 KiB. */
 const ROW_PLACES = 128;

@@ -22,35 +22,36 @@ import {
 /**
  * The index of the ledger.
  *
- * Every request asks the same question first: was its key decided before, and where? The answer is in the ledger, but a
- * log is found by offset and not by key. So for each partition that a worker serves or stands by for, it keeps a map
+ * Every request asks the same question first: was its key decided before, and where? The answer is in the ledger, but
+ * a log is found by offset and not by key. So for each partition that a worker serves or stands by for, it keeps a map
  * from keys to offsets. A day at 10,000 requests a second makes a billion entries, so the map must be on disk, take
  * hardly any memory, and be faster than the requests arrive.
  *
  * The trap is that keys are random. Whatever keeps them in their order on disk, as a B-tree does, changes another page
  * for each key: SQLite's and LMDB's own tables took some 40,000 keys a second. Whatever keeps them in memory takes
- * dozens of bytes for each. And nearly all keys are new: most look-ups are for something that is nowhere, which is what
- * a map answers last, after it has looked everywhere.
+ * dozens of bytes for each. And nearly all keys are new: most look-ups are for something that is nowhere, which is
+ * what a map answers last, after it has looked everywhere.
  *
  * Three ideas avoid that.
  *
  * First, the map holds no keys. It has 43 bits of a keyed hash and 21 bits that say where in its run the entry is: 8
- * bytes. Two keys may share a hash, so whoever finds an offset reads the entry from the ledger and compares the key. An
- * empty answer needs no comparison: it is certain. (`items`)
+ * bytes. Two keys may share a hash, so whoever finds an offset reads the entry from the ledger and compares the key.
+ * An empty answer needs no comparison: it is certain. (`items`)
  *
  * Second, nothing is written in the order of keys until there is much of it. The newest 4,096 entries are in memory
  * (`open-run`). When they are full they become a run: sorted by hash, written once, never changed. Eight runs become
  * one of the next level, a few rows at a time, while new entries come in, and there are four levels. So each entry is
- * written five times, always one after another, and a partition has at most some 30 small runs. Runs of the last level,
- * of two million entries each, stay as they are until the ledger's retention removes what they point to.
+ * written five times, always one after another, and a partition has at most some 30 small runs. Runs of the last
+ * level, of two million entries each, stay as they are until the ledger's retention removes what they point to.
  * (`sealed-runs`, `runs`)
  *
  * Third, a key that is nowhere is recognised in memory. Each run has a filter of 10 to 16 bits for each entry, which
  * says 'not here' for all but one key in a hundred to one in 1,500 (`run-filter`). Only then a row of the run, one
- * kilobyte, is read and searched. The filters are nearly all the memory that the index takes: 1.5 bytes for each entry,
- * up to 1.75 in a large partition. The last level has a run more for every two million entries, so its filters lie side
- * by side, and eight words answer for 32 runs (`filter-columns`). So a look-up costs about a microsecond in a partition
- * of two million entries, and not much more in one of a hundred million.
+ * kilobyte, is read and searched. The filters are nearly all the memory that the index takes: 1.5 bytes for each
+ * entry, up to 1.75 in a large partition. The last level has a run more for every two million entries, so its filters
+ * lie side by side, and eight words answer for 32 runs (`filter-columns`). So a look-up costs about a microsecond in a
+ * partition of two million entries, and about twice that in one of a hundred million, where one look-up in
+ * ten reads a row in vain.
  *
  * What a crash leaves: the index of a little while ago. Entries are added in memory, and written together with the
  * offset after them in one transaction: when a quarter of a run is unwritten, by `save` (each second), and when the
