@@ -286,7 +286,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    firstSeed: 2626,
+    firstSeed: 3905,
     patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
   },
   {
