@@ -164,7 +164,7 @@ export interface ReplyPosition {
   readonly offset: number;
 }
 
-export interface ReplyPositionQuery {
+interface ReplyPositionQuery {
   readonly requestTopic: string;
   readonly replyTopic: string;
   /** Undefined: a random one. */
@@ -188,11 +188,7 @@ const WAITS = { minMs: 200, maxMs: 200 };
  * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise
  * KafkaError.
  */
-export function findReplyPosition(
-  cluster: Cluster,
-  runtime: Runtime,
-  query: ReplyPositionQuery,
-): Promise<ReplyPosition> {
+function findReplyPosition(cluster: Cluster, runtime: Runtime, query: ReplyPositionQuery): Promise<ReplyPosition> {
   const { timeoutMs, signal, isLoginChanging, onFailure } = query;
   const isTransient = (error: unknown) => {
     const errorCode = kafkaErrorCode(error);

@@ -65,7 +65,7 @@ export interface TransportEvents {
 }
 
 /** What a reply is compared with. */
-export interface Asked {
+interface Asked {
   readonly correlationId: Buffer;
   readonly count: number;
   readonly sequence?: string | undefined;
@@ -74,7 +74,7 @@ export interface Asked {
 export type Content = { readonly batch: IdBatch } | { readonly numbers: Numbers };
 
 /** What a record under the correlation ID of a request is to it. */
-export type ReplyReading =
+type ReplyReading =
   | { readonly kind: 'content'; readonly content: Content }
   | { readonly kind: 'refusal'; readonly refusal: RequestRefused }
   | Foreign;
@@ -93,10 +93,7 @@ export interface Foreign {
  * send one, so that what can't be its answer must not end it: what another client on this reply topic gets of something
  * else, what a replay refuses because it was refused before, and what no worker sends.
  */
-export function readReply(
-  asked: Asked,
-  { value, retryAfterMs }: Pick<IncomingReply, 'value' | 'retryAfterMs'>,
-): ReplyReading {
+function readReply(asked: Asked, { value, retryAfterMs }: Pick<IncomingReply, 'value' | 'retryAfterMs'>): ReplyReading {
   const { correlationId, count, sequence } = asked;
   const reply = unlessInvalid(() => decodeIdReply(value));
   if (reply === undefined) return fault('no readable reply');

@@ -1,4 +1,5 @@
 import type { IdRange } from '../core/generator.ts';
+import type { Bytes } from '../core/slice.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import { asSingleObject, confluentSchemaId, HEADER_BYTES } from './framing.ts';
@@ -28,7 +29,11 @@ export type IdReply = { readonly correlationId: Buffer } & (
   | { readonly numbers: Numbers & { readonly sequence: string } }
 );
 
-type BatchReply = Extract<IdReply, { readonly batch: IdBatch }>;
+/** A reply with a batch, as it is written: nearly every reply is one. */
+interface BatchReply {
+  readonly correlationId: Bytes;
+  readonly batch: IdBatch;
+}
 
 /** A reply has room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
@@ -63,7 +68,7 @@ interface WireReply {
  * replayed reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of
  * range.
  */
-export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
+export function encodeIdReply(reply: IdReply | BatchReply, encoding: Encoding): Buffer {
   if ('batch' in reply) return encodeBatchReply(reply, encoding);
   const wire: WireReply = { correlation_id: reply.correlationId, result: toResult(reply) };
   return encodeFramed('numbers' in reply ? wideSchema : schema, wire);
@@ -107,7 +112,7 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
   }
 }
 
-function toResult(reply: Exclude<IdReply, BatchReply>): WireResult {
+function toResult(reply: Exclude<IdReply, { readonly batch: IdBatch }>): WireResult {
   if ('error' in reply) return { 'idalloc.IdError': reply.error };
   const { sequence, first, count, step, format } = reply.numbers;
   checkNumbers(first, count, step, format);

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { type Bytes, isSame, Slice } from '../core/slice.ts';
 import { IdallocError } from '../errors.ts';
 import { checkCorrelationId, checkSequence } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
@@ -43,6 +44,66 @@ export function decodeLedgerKey(key: Buffer): Buffer {
     `a ledger key of ${key.length} bytes starts with ${key[0] ?? 'nothing'}, not with version ${LEDGER_KEY_VERSION}: ` +
       'a newer release or another program wrote to the ledger topic',
   );
+}
+
+/**
+ * A key that need not be bytes of its own: its first byte, and what follows that in other bytes. So the entry of a
+ * request is looked up, and written, by the request ID where that was fetched.
+ */
+export class EntryKey implements Bytes {
+  readonly version: number;
+  readonly rest: Slice;
+  #name: string | undefined;
+
+  constructor(version: number, rest: Slice) {
+    this.version = version;
+    this.rest = rest;
+  }
+
+  static of(key: Buffer): EntryKey {
+    return new EntryKey(key[0] ?? 0, new Slice(key, 1, key.length - 1));
+  }
+
+  /** The key of an entry of IDs for a request ID of 1 to 256 bytes. */
+  static ofIds(requestId: Slice): EntryKey {
+    return new EntryKey(LEDGER_KEY_VERSION, requestId);
+  }
+
+  get length(): number {
+    return 1 + this.rest.length;
+  }
+
+  copy(target: Uint8Array, at: number): void {
+    target[at] = this.version;
+    this.rest.copy(target, at + 1);
+  }
+
+  equals(key: Uint8Array): boolean {
+    const { bytes, at, length } = this.rest;
+    return key.length === 1 + length && key[0] === this.version && isSame(key, 1, bytes, at, length);
+  }
+
+  /** A number of 31 bits, which equal keys share and others hardly ever. */
+  get sketch(): number {
+    const { bytes, at, length } = this.rest;
+    let sketch = length;
+    for (let i = Math.max(0, length - 8); i < length; i += 1)
+      sketch = Math.imul(sketch ^ (bytes[at + i] as number), 16_777_619);
+    return sketch >>> 1;
+  }
+
+  /** The key as a Buffer of its own. */
+  toBuffer(): Buffer {
+    const key = Buffer.allocUnsafe(this.length);
+    this.copy(key, 0);
+    return key;
+  }
+
+  /** The key as the key of a map: equal for equal keys. */
+  get name(): string {
+    this.#name ??= this.toBuffer().toString('latin1');
+    return this.#name;
+  }
 }
 
 export function encodeNumbersKey(sequence: string, requestId: Buffer): Buffer {

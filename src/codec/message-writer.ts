@@ -1,3 +1,4 @@
+import type { Bytes } from '../core/slice.ts';
 import { type Long, MAX_LONG_BYTES, putLong } from './long.ts';
 
 /** A slab has room for many messages, since nearly all are far smaller. */
@@ -67,9 +68,10 @@ export class MessageWriter {
   }
 
   /** Bytes after their length. */
-  sized(bytes: Buffer): void {
+  sized(bytes: Bytes): void {
     this.long(bytes.length);
-    this.raw(bytes);
+    bytes.copy(this.#bytes, this.#at);
+    this.#at += bytes.length;
   }
 
   /** A string. */

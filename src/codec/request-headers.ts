@@ -1,3 +1,4 @@
+import type { Slice } from '../core/slice.ts';
 import { IdallocError } from '../errors.ts';
 import { checkCorrelationId, checkCount, checkReplyTopic, checkRequestId, checkSequence } from './request-checks.ts';
 
@@ -152,7 +153,7 @@ export function readRetryAfterMs(headers: RecordHeaders, names: HeaderNames): nu
 /** The input of `replyHeaders`. */
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
-  readonly correlationId: Buffer;
+  readonly correlationId: Buffer | Slice;
   /** If the request has one. */
   readonly requestId?: Buffer | undefined;
   /** The request was decided before it was read this time. */
@@ -169,9 +170,9 @@ export interface ReplyHeaderFields {
 }
 
 /** The headers of a reply; correlation ID and request ID have the same header names as in the request. */
-export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer | string> {
+export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer | Slice | string> {
   const { names, trace } = fields;
-  const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
+  const headers: Record<string, Buffer | Slice | string> = { [names.correlationId]: fields.correlationId };
   if (fields.requestId !== undefined) headers[names.requestId] = fields.requestId;
   if (fields.replayed) headers[names.replayed] = '1';
   if (fields.layout !== undefined) headers[names.layout] = fields.layout;
@@ -227,7 +228,10 @@ function toBytes(value: Buffer | string): Buffer {
 export const ORIGIN = 'idalloc-origin';
 /** How often a request was forwarded to another partition: decimal digits. */
 export const HOPS = 'idalloc-hops';
-/** On a request that came with many others and was forwarded, so that it lets others go first there too: `1`. */
+/**
+ * On a request that came with many others and was forwarded, so that it lets others go first there too: `1`. Who writes
+ * it by hand is only served later.
+ */
 export const BULK = 'idalloc-bulk';
 /** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
@@ -289,11 +293,6 @@ export function readRoute(headers: RecordHeaders): Route {
 export function earliestDecisionMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);
-}
-
-/** Whether the record was forwarded with many others. Who writes the header by hand is only served later. */
-export function isMarkedBulk(headers: RecordHeaders): boolean {
-  return headers[BULK] !== undefined;
 }
 
 /**

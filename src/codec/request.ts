@@ -40,6 +40,12 @@ export interface FullRequest {
   readonly sequence?: string;
 }
 
+/** What a request asks for: all of it but the correlation ID, with the hash by which equal ones are recognised. */
+export interface RequestForm extends Omit<FullRequest, 'correlationId'> {
+  /** `requestHash` of the count and the reply topic. */
+  readonly hash: Buffer;
+}
+
 /** Where an error reply can be sent. */
 export interface ReplyAddress {
   readonly correlationId?: Buffer | undefined;
@@ -96,6 +102,13 @@ export function mergeRequest(
   if (inHeaders.replyPartition !== undefined) request.replyPartition = inHeaders.replyPartition;
   if (body.expiresAtMs !== undefined) request.expiresAtMs = body.expiresAtMs;
   return request;
+}
+
+/** Whether the value of a request that `mergeRequest` accepted has a correlation ID, or a request ID. */
+export function isNamedInBody(value: Buffer | null): boolean {
+  if (isEmpty(value)) return false;
+  const { correlationId, requestId } = decodeIdRequest(value);
+  return correlationId !== undefined || requestId !== undefined;
 }
 
 /**

@@ -116,6 +116,32 @@ export function take(generator: Generator, count: number, window: Window, random
 }
 
 /**
+ * The ranges of each of several counts, in order, out of those of their sum. RangeError if these hold fewer IDs.
+ */
+export function cutRanges(ranges: readonly IdRange[], counts: readonly number[], step: bigint): IdRange[][] {
+  let at = 0;
+  let first = ranges[0]?.first ?? 0n;
+  let left = ranges[0]?.count ?? 0;
+  return counts.map((count) => {
+    const own: IdRange[] = [];
+    for (let missing = count; missing > 0; ) {
+      if (left === 0) {
+        at += 1;
+        const next = ranges[at];
+        if (next === undefined) throw new RangeError(`${missing} of ${count} IDs are missing`);
+        ({ first, count: left } = next);
+      }
+      const size = Math.min(missing, left);
+      own.push({ first, count: size });
+      first += step * BigInt(size);
+      missing -= size;
+      left -= size;
+    }
+    return own;
+  });
+}
+
+/**
  * For an exhausted window: the first tick that could serve, or why none will. A tick inside reservation and layout that
  * did not serve can only be in the future.
  */

@@ -1,5 +1,5 @@
 import { countsAt, type DecidingEntry, decodeLedgerEntry } from '../codec/ledger-entry.ts';
-import { LEDGER_KEY_VERSION } from '../codec/ledger-key.ts';
+import { type EntryKey, LEDGER_KEY_VERSION } from '../codec/ledger-key.ts';
 import { IdallocError } from '../errors.ts';
 import type { LedgerEntries, LedgerIndex, LedgerRecord } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
@@ -28,10 +28,9 @@ interface Found extends Decided {
   readonly newest: number;
 }
 
-/** A key of the ledger, and its name. */
-export interface Named {
-  readonly key: Buffer;
-  readonly name: string;
+/** What has a key in the ledger. */
+export interface Keyed {
+  readonly key: EntryKey;
 }
 
 /** By the names of keys. Keys without a decision are absent. */
@@ -44,11 +43,7 @@ export interface DecidedDeps {
 }
 
 const NOWHERE = -1;
-
-/** A key as the key of a map. */
-export function nameOf(key: Buffer): string {
-  return key.toString('latin1');
-}
+const NONE: Decisions = new Map();
 
 /**
  * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent
@@ -56,18 +51,26 @@ export function nameOf(key: Buffer): string {
  * keys. Of a key with many entries the first one and the last one are enough, if both count: the first decides, and the
  * last is the newest.
  *
+ * `hashes` gets the index's hash of each key, in order: what is appended for it need not be hashed again.
+ *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log
  * contradicts the index, and as the ledger does.
  */
-export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Promise<Decisions> {
+export async function readDecided(
+  deps: DecidedDeps,
+  keyed: readonly Keyed[],
+  hashes: number[] = [],
+): Promise<Decisions> {
   const { index, copy } = deps;
   const { partition, life } = copy;
-  const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
-  for (const { name, key } of keys) {
-    if (places.has(name)) continue;
-    const offsets = index.placesOf(partition, key);
-    if (offsets.length > 0) places.set(name, { key, offsets });
+  const places = new Map<string, { readonly key: EntryKey; readonly offsets: readonly number[] }>();
+  for (const { key } of keyed) {
+    const hash = index.hashOf(key);
+    hashes.push(hash);
+    const offsets = index.placesAt(partition, hash);
+    if (offsets.length > 0) places.set(key.name, { key, offsets });
   }
+  if (places.size === 0) return NONE;
   const decisions = new Map<string, Decided | typeof FORGOTTEN>();
   const found = new Map<number, LedgerRecord>();
   for (let isWhole = false; places.size > 0; isWhole = true) {
@@ -130,7 +133,7 @@ export function hasDecision(entry: DecidingEntry, before: number, origin: number
 /** The decision in the entries at these offsets. Undefined when all of them have other keys. */
 function firstOf(
   deps: DecidedDeps,
-  key: Buffer,
+  key: EntryKey,
   offsets: readonly number[],
   found: ReadonlyMap<number, LedgerRecord>,
 ): Found | typeof FORGOTTEN | undefined {
@@ -143,7 +146,7 @@ function firstOf(
   let entries = 0;
   for (const offset of offsets) {
     const record = offset < origin ? undefined : found.get(offset);
-    if (record !== undefined && record.key?.equals(key) !== true) {
+    if (record !== undefined && (record.key === null || !key.equals(record.key))) {
       requireIndexed(deps, record);
       continue;
     }

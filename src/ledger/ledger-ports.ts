@@ -1,4 +1,5 @@
 import type { LedgerEntry } from '../codec/ledger-entry.ts';
+import type { EntryKey } from '../codec/ledger-key.ts';
 import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { SequenceRow } from '../core/sequence-row.ts';
 
@@ -15,6 +16,8 @@ export interface LedgerRecord {
   readonly appendedAtMs: number;
   /** The decoded value, if the writer is this process; saves decoding. */
   readonly entry?: LedgerEntry;
+  /** The index's hash of the key, if the writer has looked it up; saves hashing. */
+  readonly hash?: number | undefined;
 }
 
 /** The broker's response to an append. */
@@ -33,6 +36,8 @@ export interface NewEntry {
 /** An entry to append, with what its value says. */
 export interface Draft extends NewEntry {
   readonly entry: LedgerEntry;
+  /** The index's hash of the key, if the writer has looked it up. */
+  readonly hash?: number | undefined;
 }
 
 /** The writing side of the ledger topic. */
@@ -127,6 +132,10 @@ export interface LedgerIndex {
    * known entry has this key. An entry that is found nearly always has it; its key in the ledger must be compared.
    */
   placesOf(partition: number, key: Buffer): readonly number[];
+  /** The hash of a key, for `placesAt`: the same until the store is replaced, which restores all copies. */
+  hashOf(key: EntryKey): number;
+  /** `placesOf` the keys with this hash. */
+  placesAt(partition: number, hash: number): readonly number[];
   /**
    * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for
    * an entry that is not a valid ledger entry, and with LEDGER_TRUNCATED for a gap.

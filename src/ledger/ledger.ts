@@ -29,10 +29,10 @@ import { replayRecord } from '../codec/request-position.ts';
 import { MAX_STATEMENTS, statedOf } from '../core/sequence-row.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { type Decisions, type Named, readDecided } from './decided.ts';
+import { type Decisions, type Keyed, readDecided } from './decided.ts';
 import type { EndHeads } from './end-heads.ts';
 import { type EndEvents, LedgerEnds } from './ends.ts';
-import type { Appended, Draft, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ledger-ports.ts';
+import type { Appended, Draft, KeptEntries, LedgerIndex, LedgerLog, LedgerRecord, TimeStep } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
 import { statedRecord } from './sequence-rule.ts';
 
@@ -157,8 +157,8 @@ export class Ledger {
   }
 
   /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */
-  decided(partition: number, keys: readonly Named[]): Promise<Decisions> {
-    return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keys);
+  decided(partition: number, keyed: readonly Keyed[], hashes?: number[]): Promise<Decisions> {
+    return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keyed, hashes);
   }
 
   /**
@@ -217,9 +217,11 @@ export class Ledger {
     this.#requireTrusted(partition); // the copy may have been invalidated during the append
     this.#requireSameLog(partition, drafts);
     const end = this.#index.end(partition); // the reader may have applied some of the entries already
-    const unread = drafts.entries
-      .map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }))
-      .filter(({ offset }) => offset >= end);
+    const unread: LedgerRecord[] = [];
+    for (let i = Math.max(0, end - baseOffset); i < drafts.entries.length; i += 1) {
+      const { key, value, headers, entry, hash } = drafts.entries[i] as Draft;
+      unread.push({ offset: baseOffset + i, key, value, headers, appendedAtMs, entry, hash });
+    }
     const firsts = new Set<number>();
     this.#index.apply(partition, unread, firsts);
     return { baseOffset, appendedAtMs, firsts };

@@ -1,7 +1,6 @@
-import { withSchemas } from './confluent.ts';
+import type { Prepared } from './decide.ts';
 import type { Deferrals, LaneName } from './deferred.ts';
-import type { Prepared } from './drafts.ts';
-import { type Intake, receive } from './intake.ts';
+import { type Intake, withSchemas } from './intake.ts';
 import { idsFor, isAboveLimit, isForNumbers, type PipelineDeps, processPart } from './part.ts';
 import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
@@ -144,7 +143,7 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[],
     await (areBulk ? deps.turns.takeBulk(some.length, some[0]?.bulk) : deps.turns.take(some.length));
     for (const record of some) {
       if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
-      intakes.push(receive(record, deps));
+      intakes.push(deps.reader.read(record));
     }
   }
   return intakes;

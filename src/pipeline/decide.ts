@@ -1,9 +1,22 @@
-import { isCopy, needsRenewal } from './age.ts';
-import { charged, wouldRefuse } from './charges.ts';
+import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { RENEWAL } from '../codec/sequence-entry.ts';
+import type { Layout } from '../core/layout.ts';
+import type { Decided } from '../ledger/decided.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import type { Decision } from './decision.ts';
-import { type DecidingDraft, type DraftDeps, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import { type Accepted, hasTwins } from './intake.ts';
-import { type RulingDeps, refusedUnknown, route, settled } from './rulings.ts';
+import type { Allocation, Allocator } from './ports.ts';
+import {
+  charged,
+  isCopy,
+  needsRenewal,
+  type RulingDeps,
+  refusedUnknown,
+  route,
+  settled,
+  wouldRefuse,
+} from './rulings.ts';
+import type { PartTrace } from './trace.ts';
 
 /** The dependencies of `decide`. */
 export interface DecisionDeps extends RulingDeps, DraftDeps {
@@ -57,20 +70,22 @@ async function decideDue(
   const answeredBelow = deps.index.answeredBelow(partition);
   const life = deps.ledger.life(partition);
   const accepteds = due.map(({ accepted }) => accepted);
-  const known = await deps.ledger.decided(partition, accepteds);
+  const hashes: number[] = [];
+  const known = await deps.ledger.decided(partition, accepteds, hashes);
   const drafted = hasTwins(accepteds) ? new Map<string, Undecided>() : undefined;
   const drafts: Undecided[] = [];
   const renewals = new Map<string, DecidingDraft>();
-  for (const { at, accepted } of due) {
-    const { name } = accepted;
-    const decided = known.get(name);
-    const twin = drafted?.get(name);
+  for (let i = 0; i < due.length; i += 1) {
+    const { at, accepted } = due[i] as Due;
+    // Its name is needed only if it may be known, or have a twin.
+    const decided = known.size === 0 ? undefined : known.get(accepted.name);
+    const twin = drafted?.get(accepted.name);
     if (twin !== undefined) {
       if (twin.accepted.hash.equals(accepted.hash) && isCopy(accepted, twin)) twin.through = accepted.record.offset;
       continue;
     }
     if (decided !== undefined) {
-      if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
+      if (needsRenewal(deps, accepted, decided)) renewals.set(accepted.name, renewalOf(accepted, decided, view));
       continue;
     }
     decisions[at] =
@@ -78,24 +93,23 @@ async function decideDue(
       refusedUnknown(deps, partition, accepted) ??
       charged(deps, partition, accepted); // Last, because passing takes from the quota.
     if (decisions[at] !== undefined) continue;
-    const draft: Undecided = { accepted, through: accepted.record.offset, offset: undefined, first: undefined };
-    drafted?.set(name, draft);
+    const hash = hashes[i] as number;
+    const draft: Undecided = { accepted, hash, through: accepted.record.offset, offset: undefined, first: undefined };
+    drafted?.set(accepted.name, draft);
     drafts.push(draft);
   }
   await write(deps, partition, { view, life }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ first }) => first === undefined);
-  const winners = await deps.ledger.decided(
-    partition,
-    lost.map(({ accepted }) => accepted),
-  );
+  const settling = lost.map(({ accepted }) => accepted);
+  const winners = settling.length === 0 ? undefined : await deps.ledger.decided(partition, settling);
   let next = 0; // of the drafts, which follow the order of their requests
   for (const { at, accepted } of due) {
     const own = drafts[next]?.accepted === accepted ? drafts[next++] : undefined;
     const draft = own ?? drafted?.get(accepted.name);
     // An entry may become readable long after its append: it is known now, and is renewed at the next try.
-    const winner = winners.get(accepted.name);
+    const winner = winners?.get(accepted.name);
     if (!isLast && winner !== undefined && needsRenewal(deps, accepted, winner)) continue;
-    const found = winner ?? draft?.first ?? known.get(accepted.name);
+    const found = winner ?? draft?.first ?? (known.size === 0 ? undefined : known.get(accepted.name));
     decisions[at] ??= settled(deps, partition, accepted, found, own?.offset);
   }
 }
@@ -125,4 +139,149 @@ export function forwardAll(deps: DecisionDeps, partition: number, part: readonly
     if (decision === undefined) throw new RangeError(`partition ${partition} has no ledger`);
     return decision;
   });
+}
+
+/** The dependencies of `write`. */
+interface DraftDeps {
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  readonly ledger: Ledger;
+  readonly allocator: Allocator;
+  /** The steps of the part that is being decided. */
+  readonly trace: PartTrace;
+}
+
+/** IDs that were taken for requests before their partition's turn, by the offset of the request. */
+export type Prepared = Map<number, Allocation>;
+
+/** The state of the index when the keys of a part were looked up. */
+export interface View {
+  readonly end: number;
+  readonly through: number;
+}
+
+/** What a look-up was based on. */
+export interface LookUp {
+  readonly view: View;
+  readonly life: number;
+}
+
+/** A request that gets IDs. */
+interface Undecided {
+  readonly accepted: Accepted;
+  /** The index's hash of its key. */
+  readonly hash: number;
+  /** The highest offset of its copies in the part, as a producer's retry writes them: its entry covers them all. */
+  through: number;
+  /** Once it is written: where. */
+  offset: number | undefined;
+  /** Once it is written: the decision, if it is known to be the first entry of its key. */
+  first: Decided | undefined;
+}
+
+/** An entry to append that decides a request. */
+export interface DecidingDraft {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly entry: DecidingEntry;
+  /** The index's hash of the key, if it was looked up. */
+  readonly hash?: number;
+}
+
+/**
+ * Allocates for the drafts that hold no IDs yet, commits their entries, and the renewals with them, and notes in each
+ * draft what became of it.
+ */
+async function write(
+  deps: DraftDeps,
+  partition: number,
+  { view, life }: LookUp,
+  drafts: readonly Undecided[],
+  renewals: readonly DecidingDraft[],
+  prepared: Prepared | undefined,
+): Promise<void> {
+  if (drafts.length + renewals.length === 0) return;
+  const allocations = await allocate(deps, drafts, prepared);
+  const entries = drafts.map((draft, i): DecidingDraft => {
+    const entry = batchEntry(deps, draft, allocations[i] as Allocation, view);
+    return { key: draft.accepted.key.toBuffer(), value: encodeLedgerEntry(entry), entry, hash: draft.hash };
+  });
+  const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
+    'append',
+    () => drafts.map(({ accepted }) => accepted.record),
+    () => deps.ledger.commit(partition, { end: view.end, life, entries: [...entries, ...renewals] }),
+  );
+  drafts.forEach((draft, i) => {
+    const { entry } = entries[i] as DecidingDraft;
+    const offset = baseOffset + i;
+    draft.offset = offset;
+    if (firsts.has(offset)) draft.first = firstDecided(entry, { offset, appendedAtMs });
+  });
+}
+
+/** The decision of an entry that was just settled as the first one of its key. */
+export function firstDecided(
+  entry: DecidingEntry,
+  place: { readonly offset: number; readonly appendedAtMs: number },
+): Decided {
+  return { ...place, entry, newestMs: place.appendedAtMs, through: entry.requestOffset, entries: 1 };
+}
+
+/** The same decision again, for a later request. It has no effect while an earlier entry exists. */
+export function renewalOf({ key, record }: Accepted, decided: Decided, view: View): DecidingDraft {
+  const again = { requestOffset: record.offset, ...view };
+  const entry: DecidingEntry =
+    decided.entry.kind === 'numbers' ? { ...decided.entry, ...again, at: RENEWAL } : { ...decided.entry, ...again };
+  return { key: key.toBuffer(), value: encodeLedgerEntry(entry), entry };
+}
+
+/** The IDs of each draft that needs some. Those prepared in an earlier term are not used: their time has passed. */
+async function allocate(
+  { allocator }: DraftDeps,
+  drafts: readonly Undecided[],
+  prepared: Prepared | undefined,
+): Promise<readonly (Allocation | undefined)[]> {
+  const allocations = drafts.map(({ accepted }) => {
+    const held = prepared?.get(accepted.record.offset);
+    return held !== undefined && allocator.holds(held) ? held : undefined;
+  });
+  const due: number[] = [];
+  allocations.forEach((held, i) => {
+    if (held === undefined) due.push(i);
+  });
+  if (due.length === 0) return allocations;
+  const taken = await allocator.allocate(due.map((i) => (drafts[i] as Undecided).accepted.request.count));
+  if (taken.length < due.length) throw new RangeError('the allocator returned fewer allocations than requested');
+  due.forEach((i, nth) => {
+    allocations[i] = taken[nth];
+  });
+  return allocations;
+}
+
+function batchEntry(
+  { layout, datacenterId }: DraftDeps,
+  { accepted: { request, hash }, through }: Undecided,
+  allocation: Allocation,
+  view: View,
+): LedgerBatchEntry {
+  return {
+    kind: 'batch',
+    requestHash: hash,
+    count: request.count,
+    replyTopic: request.replyTopic,
+    batch: {
+      ranges: allocation.ranges,
+      step: layout.step,
+      datacenterId,
+      workerId: allocation.workerId,
+      fence: allocation.fence,
+      epochMs: layout.epochMs,
+      layoutFingerprint: layout.fingerprint,
+      generatedAtMs: allocation.generatedAt,
+    },
+    framing: request.framing,
+    schemaFingerprint: request.schemaFingerprint,
+    requestOffset: through,
+    ...view,
+  };
 }

@@ -23,3 +23,10 @@ export interface Refused {
   /** When a retry may succeed, if that is known. */
   readonly retryAfterMs?: number;
 }
+
+/** What is sent for a request. */
+export interface Answer {
+  readonly decision: Decision;
+  /** The equal request before this one has this answer, reply or dead letter, so this one needs none of its own. */
+  readonly isRepeated: boolean;
+}

@@ -1,6 +1,6 @@
 import type { BatchControl } from './batch.ts';
 import { type Deferrals, type DeferredLaneName, DeferredQueue, type OffsetRange } from './deferred.ts';
-import { type LaneOptions, RetryingLane } from './lane.ts';
+import { type LaneOptions, RetryingLane } from './lanes.ts';
 import type { RequestChunk, RequestRecord } from './ports.ts';
 
 /** A partition that is being read. */

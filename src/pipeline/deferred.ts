@@ -1,4 +1,4 @@
-import { isMarkedBulk, type RecordHeaders } from '../codec/request-headers.ts';
+import { BULK, type RecordHeaders } from '../codec/request-headers.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
@@ -143,8 +143,10 @@ export class DeferredQueue implements Deferral {
 }
 
 /** Whether the record came with many others, here or where it was forwarded; every reading of it says the same. */
-export function originalBulk({ bulk, headers }: RequestRecord): RequestRecord['bulk'] {
-  return bulk ?? (isMarkedBulk(headers) ? 'many' : undefined);
+export function originalBulk(record: RequestRecord): RequestRecord['bulk'] {
+  if (record.bulk !== undefined) return record.bulk;
+  const isMarked = record.fields?.hasHeader(BULK) ?? record.headers[BULK] !== undefined;
+  return isMarked ? 'many' : undefined;
 }
 
 /** A copy that does not keep the fetched buffer alive, of which the record is a view. */
@@ -154,7 +156,16 @@ function copyOf(record: RequestRecord): RequestRecord {
     headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as HeaderValue);
   }
   const { key, value } = record;
-  return { ...record, key: key && Buffer.from(key), value: value && Buffer.from(value), headers };
+  const { offset, timestampMs, bulk, since } = record;
+  return {
+    offset,
+    timestampMs,
+    bulk,
+    since,
+    key: key && Buffer.from(key),
+    value: value && Buffer.from(value),
+    headers,
+  };
 }
 
 type HeaderValue = Buffer | string | null | undefined;

@@ -1,32 +1,76 @@
-import type { Framing } from '../codec/framing.ts';
+import { asSingleObject, confluentSchemaId, type Framing } from '../codec/framing.ts';
 import { requestHash } from '../codec/ledger-entry.ts';
-import { encodeLedgerKey, encodeNumbersKey } from '../codec/ledger-key.ts';
+import { EntryKey, encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
 import {
   decidingIdOf,
   type FullRequest,
   homeKeyOf,
+  isNamedInBody,
   mergeRequest,
   type ReplyAddress,
+  type RequestForm,
   salvageAddress,
 } from '../codec/request.ts';
+import { MAX_ID_BYTES } from '../codec/request-checks.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
+import { Slice } from '../core/slice.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
-import { nameOf } from '../ledger/decided.ts';
-import { fromConfluent } from './confluent.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
+/**
+ * A service sends the same request again and again: as many IDs, to the same topic, in the same form. Only the
+ * correlation ID differs. So a request is its ID and its form, and the form is an object that it shares with the
+ * requests before it. Whether it has that form is decided by comparing bytes: a record whose value and headers are
+ * those of the record before it, but for the correlation ID, asks for the same. Any other record is read in full, and
+ * brings a form of its own.
+ */
+
 /** A request that can be looked up and served. */
-export interface Accepted {
-  readonly kind: 'accepted';
+export class Accepted {
+  readonly kind = 'accepted';
   readonly record: RequestRecord;
-  readonly request: FullRequest;
-  readonly key: Buffer;
-  /** `nameOf` the key. */
-  readonly name: string;
+  readonly request: RequestForm;
+  /** Where the sender put the correlation ID. */
+  readonly correlation: Slice;
+  /** The key of its entry in the ledger. */
+  readonly key: EntryKey;
   /** The partition that decides it. */
   readonly home: number;
-  readonly hash: Buffer;
+
+  constructor(record: RequestRecord, request: RequestForm, correlation: Slice, key: EntryKey, home: number) {
+    this.record = record;
+    this.request = request;
+    this.correlation = correlation;
+    this.key = key;
+    this.home = home;
+  }
+
+  /** The name of the key: equal for requests with equal keys. */
+  get name(): string {
+    return this.key.name;
+  }
+
+  /** Equal for requests that ask for the same. */
+  get hash(): Buffer {
+    return this.request.hash;
+  }
+
+  /** What names it: the request ID, or else the correlation ID. A view. */
+  get id(): Buffer {
+    return this.request.requestId ?? this.correlation.view();
+  }
+
+  /** What decides its home partition: the name of the sequence, since its numbers are given out in one place. */
+  get homeKey(): Buffer {
+    const { sequence } = this.request;
+    return sequence === undefined ? this.id : Buffer.from(sequence, 'latin1');
+  }
+
+  /** Where its answer goes. */
+  get address(): ReplyAddress {
+    return { ...this.request, correlationId: this.correlation.view() };
+  }
 }
 
 /** A record that can't be served as it stands; the address is where an error reply may go, if anywhere. */
@@ -42,60 +86,91 @@ export type Intake = Accepted | Rejected;
 
 /** Whether two requests have the same key, which is rare. */
 export function hasTwins(part: readonly Accepted[]): boolean {
-  return new Set(part.map(({ name }) => name)).size < part.length;
+  const sketches = new Set<number>();
+  for (const { key } of part) sketches.add(key.sketch);
+  return sketches.size < part.length && new Set(part.map(({ name }) => name)).size < part.length;
 }
 
-/** The dependencies of `receive`. */
-export interface IntakeDeps {
+export interface IntakeOptions {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly schemas?: SchemaIds | undefined;
   /** The home partition of what `homeKeyOf` returns. */
-  readonly homeOf: (homeKey: Buffer) => number;
+  readonly homeOf: (homeKey: Slice) => number;
 }
 
-/**
- * Reads one record of the request topic. Total: any bytes yield a request or a rejection, so that no input ends the
- * process or blocks its partition.
- */
-export function receive(record: RequestRecord, deps: IntakeDeps): Intake {
-  // Nobody reads where a rejection was thrown, and finding that out is three quarters of its cost.
-  const { stackTraceLimit } = Error;
-  Error.stackTraceLimit = 0;
-  try {
-    return readIntake(record, deps);
-  } finally {
-    Error.stackTraceLimit = stackTraceLimit;
+/** Reads the records of the request topic, for all partitions of a worker. */
+export class RequestReader {
+  readonly #options: IntakeOptions;
+  /** The last request whose form the next one may share. */
+  #last: Accepted | undefined;
+
+  constructor(options: IntakeOptions) {
+    this.#options = options;
   }
-}
 
-function readIntake(record: RequestRecord, { names, replyPolicy: policy, schemas, homeOf }: IntakeDeps): Intake {
-  let { value } = record;
-  let framing: Framing = 'SINGLE_OBJECT';
-  try {
-    const unwrapped = fromConfluent(schemas, value);
-    if (unwrapped !== undefined) {
-      framing = 'CONFLUENT';
-      value = unwrapped;
+  /**
+   * Reads one record. Total: any bytes yield a request or a rejection, so that no input ends the process or blocks its
+   * partition.
+   */
+  read(record: RequestRecord): Intake {
+    const known = this.#likeLast(record);
+    if (known !== undefined) return known;
+    // Nobody reads where a rejection was thrown, and finding that out is three quarters of its cost.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    try {
+      return this.#readWhole(record);
+    } finally {
+      Error.stackTraceLimit = stackTraceLimit;
     }
-    const merged = mergeRequest(value, record.headers, names);
-    const request = unwrapped === undefined ? merged : { ...merged, framing };
-    const refusal = replyTopicViolation(request.replyTopic, policy);
-    if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
-    if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
-      return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
-    const hash = requestHash(request.count, request.replyTopic);
-    const key = ledgerKeyOf(request);
-    const home = homeOf(homeKeyOf(request));
-    return { kind: 'accepted', record, request, key, name: nameOf(key), home, hash };
-  } catch (error) {
-    const { code, message } = rejectionOf(error);
-    // The request may be served when it is sent again, so it must not get an error reply now.
-    if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
-    const address = { ...salvageAddress(value, record.headers, names), framing };
-    const isReplyAllowed =
-      address.replyTopic !== undefined && replyTopicViolation(address.replyTopic, policy) === undefined;
-    return reject(record, isReplyAllowed ? address : {}, code, message);
+  }
+
+  #likeLast(record: RequestRecord): Accepted | undefined {
+    const { names, homeOf } = this.#options;
+    const { fields } = record;
+    const last = this.#last;
+    if (fields === undefined || last?.record.fields === undefined) return undefined;
+    if (!fields.isLike(last.record.fields, names.correlationId)) return undefined;
+    const id = fields.headerAt(names.correlationId);
+    if (id === undefined || id.length < 1 || id.length > MAX_ID_BYTES) return undefined;
+    this.#last = new Accepted(record, last.request, id, EntryKey.ofIds(id), homeOf(id));
+    return this.#last;
+  }
+
+  #readWhole(record: RequestRecord): Intake {
+    const { names, replyPolicy: policy, schemas, homeOf } = this.#options;
+    const { headers } = record;
+    let { value } = record;
+    let framing: Framing = 'SINGLE_OBJECT';
+    try {
+      const unwrapped = fromConfluent(schemas, value);
+      if (unwrapped !== undefined) {
+        framing = 'CONFLUENT';
+        value = unwrapped;
+      }
+      const request = { ...mergeRequest(value, headers, names), framing };
+      const refusal = replyTopicViolation(request.replyTopic, policy);
+      if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
+      if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
+        return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
+      const home = homeOf(Slice.of(homeKeyOf(request)));
+      const { correlationId, ...form } = request;
+      const shared = { ...form, hash: requestHash(form.count, form.replyTopic) };
+      const accepted = new Accepted(record, shared, Slice.of(correlationId), keyOf(request), home);
+      // What follows from a schema registry, or from more than the correlation ID, is read each time.
+      const isPlain = request.requestId === undefined && request.sequence === undefined && unwrapped === undefined;
+      if (isPlain && record.fields !== undefined && !isNamedInBody(value)) this.#last = accepted;
+      return accepted;
+    } catch (error) {
+      const { code, message } = rejectionOf(error);
+      // The request may be served when it is sent again, so it must not get an error reply now.
+      if (code === 'SCHEMA_REGISTRY_UNAVAILABLE') return reject(record, {}, code, message);
+      const address = { ...salvageAddress(value, headers, names), framing };
+      const isReplyAllowed =
+        address.replyTopic !== undefined && replyTopicViolation(address.replyTopic, policy) === undefined;
+      return reject(record, isReplyAllowed ? address : {}, code, message);
+    }
   }
 }
 
@@ -103,11 +178,10 @@ function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, m
   return { kind: 'rejected', record, address, code, message };
 }
 
-function ledgerKeyOf(request: FullRequest): Buffer {
+function keyOf(request: FullRequest): EntryKey {
   const { sequence } = request;
-  return sequence === undefined
-    ? encodeLedgerKey(decidingIdOf(request))
-    : encodeNumbersKey(sequence, decidingIdOf(request));
+  const id = decidingIdOf(request);
+  return sequence === undefined ? EntryKey.ofIds(Slice.of(id)) : EntryKey.of(encodeNumbersKey(sequence, id));
 }
 
 const NO_REPLY_SCHEMA =
@@ -117,4 +191,54 @@ const NO_REPLY_SCHEMA =
 function rejectionOf(error: unknown): { code: ErrorCode; message: string } {
   if (error instanceof IdallocError) return { code: error.code, message: error.message };
   return { code: 'MALFORMED_REQUEST', message: error instanceof Error ? error.message : String(error) };
+}
+
+/**
+ * Looks up the schema IDs of these records of a partition in the registry. Returns the records that can be read now, in
+ * order: all of them, or those before the first whose schema is still unknown, with the error that keeps the others
+ * waiting.
+ */
+export async function withSchemas(
+  schemas: SchemaIds | undefined,
+  records: readonly RequestRecord[],
+  partition: number,
+): Promise<{ readonly ready: readonly RequestRecord[]; readonly error?: unknown }> {
+  if (schemas === undefined) return { ready: records };
+  const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
+  const schemaIds = new Set(ids.filter((id) => id !== undefined));
+  if (schemaIds.size === 0) return { ready: records };
+  try {
+    await schemas.learn(schemaIds, partition);
+    return { ready: records };
+  } catch (error) {
+    const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));
+    return waiting < 0 ? { ready: records } : { ready: records.slice(0, waiting), error };
+  }
+}
+
+/**
+ * Converts a value in Confluent framing to single-object framing. Undefined for any other value, and without a
+ * registry. Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE after the registry has been silent for
+ * too long.
+ */
+function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | null): Buffer | undefined {
+  const id = schemas === undefined || value === null ? undefined : confluentSchemaId(value);
+  if (schemas === undefined || value === null || id === undefined) return undefined;
+  const header = schemas.requestHeader(id);
+  if (header === 'none') {
+    throw new IdallocError(
+      'UNKNOWN_SCHEMA',
+      `schema ${id} of the registry is not an IdRequest schema that this worker knows: use the one that \`idalloc topics init\` registers`,
+    );
+  }
+  if (header !== undefined && isLearned(schemas, id)) return asSingleObject(header, value);
+  throw new IdallocError(
+    'SCHEMA_REGISTRY_UNAVAILABLE',
+    `the schema registry did not return schema ${id} in time, or the partition named too many unknown schemas: register it for the request topic, and send the request again once the registry answers`,
+  );
+}
+
+function isLearned(schemas: SchemaIds, id: number): boolean {
+  const header = schemas.requestHeader(id);
+  return header === 'none' || (header !== undefined && schemas.replyId() !== undefined);
 }

@@ -1,23 +1,29 @@
 import type { PendingNumbers } from '../codec/head-values.ts';
-import type { SequenceRow } from '../core/sequence-row.ts';
+import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
+import { EntryKey } from '../codec/ledger-key.ts';
+import { unknownSequenceText } from '../codec/refusal-texts.ts';
+import { type Definition, refusalOf, type SequenceRow, type Statement } from '../core/sequence-row.ts';
 import type { ErrorCode } from '../errors.ts';
-import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
+import { type Decided, type Decisions, FORGOTTEN } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Draft } from '../ledger/ledger-ports.ts';
 import {
+  definitionNow,
+  draftChange,
   dueNow,
   fenceOf,
   type HeadsView,
+  isStopped,
   pendingRecord,
   type SequenceDue,
   statedRecord,
 } from '../ledger/sequence-rule.ts';
-import { needsRenewal } from './age.ts';
-import { type DecidingDraft, firstDecided, type LookUp, renewalOf } from './drafts.ts';
-import { type DraftedNumbers, draftNumbers } from './numbers-draft.ts';
-import type { NumbersPart } from './numbers-part.ts';
-import { type RulingDeps, settled } from './rulings.ts';
+import { type DecidingDraft, firstDecided, type LookUp, renewalOf } from './decide.ts';
+import type { Decision, Refused } from './decision.ts';
+import type { Accepted } from './intake.ts';
+import type { RequestRecord } from './ports.ts';
+import { charged, isCopy, needsRenewal, type RulingDeps, refusedUnknown, settled } from './rulings.ts';
 import type { PartTrace } from './trace.ts';
 
 export interface LookDeps extends RulingDeps {
@@ -109,10 +115,14 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
   const horizon = index.horizon(partition) ?? -1;
   const view = { end: index.end(partition), through: index.through(partition) };
   const life = ledger.life(partition);
-  const unseen = pending.filter((one) => one.kind === 'numbers' && known?.shown.has(nameOf(one.key)) !== true);
-  const keys = (unseen as PendingNumbers[]).map(({ key }) => ({ key, name: nameOf(key) }));
+  const unseen = pending.filter(
+    (one) => one.kind === 'numbers' && known?.shown.has(EntryKey.of(one.key).name) !== true,
+  );
+  const keys = (unseen as PendingNumbers[]).map(({ key }) => ({ key: EntryKey.of(key) }));
   const found = await ledger.decided(partition, [...part.due.map(({ accepted }) => accepted), ...keys]);
-  for (const { name } of keys) {
+  for (const {
+    key: { name },
+  } of keys) {
     const decided = found.get(name);
     if (typeof decided === 'object' && decided.entry.kind === 'numbers') known?.shown.set(name, decided.entry.first);
   }
@@ -141,9 +151,9 @@ function viewOf(deps: LookDeps, known: Known, { rows, horizon, view, found }: Se
     head,
     namespace: deps.namespace(),
     through: view.through,
-    firstOf: ({ key }) => shown.get(nameOf(key)),
+    firstOf: ({ key }) => shown.get(EntryKey.of(key).name),
     isForgotten: ({ key, entry }) => {
-      const name = nameOf(key);
+      const { name } = EntryKey.of(key);
       if (shown.has(name)) return false;
       return found.get(name) === FORGOTTEN || entry.requestOffset <= horizon;
     },
@@ -204,8 +214,9 @@ async function append(
   for (const [i, { key, entry }] of entries.entries()) {
     const offset = baseOffset + i;
     if (key === null || entry.kind !== 'numbers' || !firsts.has(offset)) continue;
-    own.set(nameOf(key), firstDecided(entry, { offset, appendedAtMs }));
-    known.shown.set(nameOf(key), entry.first);
+    const { name } = EntryKey.of(key);
+    own.set(name, firstDecided(entry, { offset, appendedAtMs }));
+    known.shown.set(name, entry.first);
   }
   const given = new Set<string>();
   for (const request of part.due) {
@@ -227,4 +238,199 @@ function entriesFor({ head }: Known, { view, rows }: Seen, due: DueEntries): rea
   if (due.kind === 'pending')
     return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }, head));
   return [statedRecord(due, rows.get(due.sequence)?.known.next, { ...view, at: view.end })];
+}
+
+/** A request for numbers, and its place in the part. */
+export interface NumbersRequest {
+  readonly at: number;
+  readonly accepted: Accepted;
+  readonly sequence: string;
+}
+
+/** Requests for numbers of one partition that are decided together, and what is decided of them so far. */
+export class NumbersPart {
+  readonly partition: number;
+  readonly #all: readonly NumbersRequest[];
+  readonly #decisions: (Decision | undefined)[];
+  #mustCatchUp = false;
+  #isConfirmed = false;
+
+  constructor(partition: number, requests: readonly Accepted[]) {
+    this.partition = partition;
+    this.#decisions = new Array<Decision | undefined>(requests.length);
+    this.#all = requests.map((accepted, at) => {
+      const { sequence } = accepted.request;
+      if (sequence === undefined) throw new RangeError('a request for IDs among those for numbers');
+      return { at, accepted, sequence };
+    });
+  }
+
+  /** The requests that are not decided yet, in order. */
+  get due(): readonly NumbersRequest[] {
+    return this.#all.filter(({ at }) => this.#decisions[at] === undefined);
+  }
+
+  get isDecided(): boolean {
+    return this.#all.every(({ at }) => this.#decisions[at] !== undefined);
+  }
+
+  decide({ at }: NumbersRequest, decision: Decision): void {
+    this.#decisions[at] = decision;
+  }
+
+  decisions(): Decision[] {
+    if (!this.isDecided) throw new RangeError('a request for numbers was not decided');
+    return this.#decisions as Decision[];
+  }
+
+  /** The requests with their decisions, as far as there are any. */
+  *decided(): Iterable<readonly [NumbersRequest, Decision]> {
+    for (const request of this.#all) {
+      const decision = this.#decisions[request.at];
+      if (decision !== undefined) yield [request, decision];
+    }
+  }
+
+  /** The names of the sequences that are due. */
+  sequences(): Set<string> {
+    return new Set(this.due.map(({ sequence }) => sequence));
+  }
+
+  records(): readonly RequestRecord[] {
+    return this.due.map(({ accepted }) => accepted.record);
+  }
+
+  /** The head was read; whoever looks next must have read the ledger to its end. */
+  hasReadHead(): void {
+    this.#mustCatchUp = true;
+  }
+
+  get mustCatchUp(): boolean {
+    return this.#mustCatchUp;
+  }
+
+  /** The ledger was read to its end, after the head. */
+  hasCaughtUp(): void {
+    this.#mustCatchUp = false;
+    this.#isConfirmed = true;
+  }
+
+  /**
+   * Head and ledger were read since the part was received. So whatever an operator's command had done before then is
+   * known.
+   */
+  get isConfirmed(): boolean {
+    return this.#isConfirmed;
+  }
+}
+
+/** What a look at requests without a decision leads to. */
+interface DraftedNumbers {
+  /** Their numbers, to be swapped in; undefined if none gets any. */
+  readonly change: HeadChange | undefined;
+  /** The requests that get none, unless something changes before they are told so. */
+  readonly refused: ReadonlyMap<NumbersRequest, Refused>;
+}
+
+/** A request that gets numbers. */
+interface NumbersDraft {
+  readonly accepted: Accepted;
+  readonly sequence: string;
+  readonly numbers: { readonly first: number; readonly count: number } & Pick<
+    Definition,
+    'step' | 'format' | 'edition'
+  >;
+  /** The highest offset of its copies in the part, as a producer's retry writes them: its record covers them all. */
+  through: number;
+}
+
+/** The refusals that depend neither on etcd nor on what else is given out. They are not confirmed. */
+const AT_ONCE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['FORGOTTEN', 'ANSWERED_BEFORE', 'QUOTA_EXCEEDED']);
+
+/**
+ * The next numbers for the requests that are due, in order, and who gets none. Whoever is refused for what is known of
+ * the ledger alone, or by a quota, is told so at once. A request is charged once, however often it is drafted.
+ */
+function draftNumbers(deps: RulingDeps, part: NumbersPart, view: HeadsView): DraftedNumbers {
+  const drafts = new Map<string, NumbersDraft>();
+  const refused = new Map<NumbersRequest, Refused>();
+  const sequences = new Map<string, Sequence>();
+  for (const request of part.due) {
+    const { accepted, sequence } = request;
+    const twin = drafts.get(accepted.name);
+    if (twin !== undefined) {
+      if (twin.accepted.hash.equals(accepted.hash) && isCopy(accepted, twin)) twin.through = accepted.record.offset;
+      continue;
+    }
+    const known = sequences.get(sequence) ?? sequenceIn(view, sequence);
+    sequences.set(sequence, known);
+    const { count } = accepted.request;
+    const refusal =
+      refusedUnknown(deps, part.partition, accepted) ??
+      refusedBy(sequence, known, count) ??
+      charged(deps, part.partition, accepted); // Last, because passing takes from the quota.
+    if (refusal !== undefined) {
+      if (AT_ONCE.has(refusal.code)) part.decide(request, refusal);
+      else refused.set(request, refusal);
+      continue;
+    }
+    const { next: first, step, format, edition } = known as Statement;
+    sequences.set(sequence, { ...(known as Statement), next: first + count * step });
+    const through = accepted.record.offset;
+    drafts.set(accepted.name, { accepted, sequence, numbers: { first, count, step, format, edition }, through });
+  }
+  const through = Math.max(-1, ...[...drafts.values()].map((draft) => draft.through));
+  const change = drafts.size === 0 ? undefined : draftChange(view, [...drafts.values()].map(pendingOf), through);
+  return { change, refused };
+}
+
+/** What the next request of a sequence meets. */
+type Sequence = Statement | 'stopped' | undefined;
+
+function sequenceIn(view: HeadsView, name: string): Sequence {
+  if (isStopped(view, name)) return 'stopped';
+  const definition = definitionNow(view, name);
+  const next = view.row(name)?.known.next;
+  return definition && next !== undefined ? { ...definition, next } : undefined;
+}
+
+function pendingOf({ accepted, sequence, numbers, through }: NumbersDraft): PendingNumbers {
+  const { request, hash, key } = accepted;
+  const { first, count, step, format, edition } = numbers;
+  const entry = {
+    kind: 'numbers',
+    requestHash: hash,
+    replyTopic: request.replyTopic,
+    requestOffset: through,
+    framing: request.framing,
+    schemaFingerprint: WIDE_REPLY_FINGERPRINT,
+    ...{ first, count, step, format },
+  } as const;
+  return { kind: 'numbers', sequence, key: key.toBuffer(), edition, entry };
+}
+
+/** Why a new request gets no numbers of a sequence; undefined if it gets some. */
+function refusedBy(name: string, known: Sequence, count: number): Refused | undefined {
+  if (known === 'stopped') return { kind: 'refused', code: 'SEQUENCE_STOPPED', message: stoppedText(name) };
+  const code = refusalOf(known, count);
+  return code && { kind: 'refused', code, message: messageOf(code, name, known) };
+}
+
+function stoppedText(name: string): string {
+  return `the ledger contradicts what etcd holds of the sequence ${name}, so one of them has lost its memory: numbers go on after an operator has stopped all workers and run 'idalloc namespace rebuild'`;
+}
+
+function messageOf(
+  code: NonNullable<ReturnType<typeof refusalOf>>,
+  name: string,
+  known: Statement | undefined,
+): string {
+  switch (code) {
+    case 'UNKNOWN_SEQUENCE':
+      return unknownSequenceText(name);
+    case 'SEQUENCE_CLOSED':
+      return `the sequence ${name} is closed and gives out no more numbers: use another one`;
+    case 'SEQUENCE_EXHAUSTED':
+      return `the sequence ${name} ends at ${known?.max} and continues at ${known?.next}: request fewer numbers, or raise its end with 'idalloc sequence redefine ${name} --max N'`;
+  }
 }

@@ -1,14 +1,15 @@
 import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT, runsText } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
-import { encodeIdReply, type IdReply } from '../codec/id-reply.ts';
+import { encodeIdReply } from '../codec/id-reply.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
-import { type FullRequest, homeKeyOf, type ReplyAddress } from '../codec/request.ts';
+import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders, routeHeaders } from '../codec/request-headers.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Refused } from './decision.ts';
 import { originalBulk } from './deferred.ts';
 import type { Accepted } from './intake.ts';
+import type { JunkLimits } from './junk-limits.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
 /** The settings that all outgoing records of one worker share. */
@@ -33,28 +34,31 @@ export function batchReply(
   context: OutgoingContext,
 ): OutgoingRecord {
   const { request } = accepted;
+  const { correlation } = accepted;
   const { customLayout, schemas } = context;
   const schemaId = entry.kind === 'batch' ? schemas?.replyId() : schemas?.numbersReplyId();
-  const value = inFraming(request.framing, encodeIdReply(replyOf(request, entry), request.encoding), schemaId);
+  const value = inFraming(request.framing, encodeReply(accepted, entry), schemaId);
   const headers = replyHeaders({
     names: context.names,
-    correlationId: request.correlationId,
+    correlationId: correlation,
     requestId: request.requestId,
     replayed: settled.replayed,
     layout: isOf(customLayout, entry) ? customLayout?.text : undefined,
     trace: request.trace,
     nest: request.replyTopic === nestReplyTopic(context.requestTopic),
   });
-  const { replyTopic: topic, correlationId: key, replyPartition } = request;
-  const record = { topic, key, value, headers, timestampMs: settled.appendedAtMs };
+  const { replyTopic: topic, replyPartition } = request;
+  const record = { topic, key: correlation, value, headers, timestampMs: settled.appendedAtMs };
   return replyPartition === undefined ? record : { ...record, partition: replyPartition };
 }
 
-function replyOf({ correlationId, sequence }: FullRequest, entry: DecidingEntry): IdReply {
-  if (entry.kind === 'batch') return { correlationId, batch: entry.batch };
+function encodeReply({ correlation, request }: Accepted, entry: DecidingEntry): Buffer {
+  const { encoding, sequence } = request;
+  if (entry.kind === 'batch') return encodeIdReply({ correlationId: correlation, batch: entry.batch }, encoding);
   if (sequence === undefined) throw new RangeError('numbers decide a request for IDs');
   const { first, count, step, format } = entry;
-  return { correlationId, numbers: { sequence, first, count, step, format } };
+  const numbers = { sequence, first, count, step, format };
+  return encodeIdReply({ correlationId: correlation.view(), numbers }, encoding);
 }
 
 function isOf(layout: OutgoingContext['customLayout'], entry: DecidingEntry): boolean {
@@ -69,7 +73,7 @@ const REPLY_BYTES = { fixed: 200, id: 10, range: 13, numbers: 160 } as const;
 
 /** About the size of the reply with a batch of so many ranges, in bytes; known before it is encoded. */
 export function estimatedReplyBytes(
-  { count, correlationId, requestId, encoding, trace, sequence }: FullRequest,
+  { request: { count, requestId, encoding, trace, sequence }, correlation }: Accepted,
   ranges: number,
   { customLayout }: Pick<OutgoingContext, 'customLayout'>,
 ): number {
@@ -80,7 +84,7 @@ export function estimatedReplyBytes(
     0,
   );
   // The correlation ID is the key, a header and a field of the value.
-  return REPLY_BYTES.fixed + 3 * correlationId.length + copied + (customLayout?.text.length ?? 0) + listed;
+  return REPLY_BYTES.fixed + 3 * correlation.length + copied + (customLayout?.text.length ?? 0) + listed;
 }
 
 /** The reply that reports an error; undefined when the sender can't be reached. */
@@ -114,16 +118,17 @@ function inFraming(framing: Framing | undefined, reply: Buffer, schemaId: number
 
 /** The record as it came, addressed to its home partition, with the headers of its origin. */
 export function forwarded(
-  { record, request }: Accepted,
+  accepted: Accepted,
   to: { readonly from: number; readonly home: number; readonly wasAnswered: boolean },
   { requestTopic: topic }: OutgoingContext,
 ): OutgoingRecord {
+  const { record, request } = accepted;
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
   const marks = { isBulk: originalBulk(record) !== undefined, wasAnswered: to.wasAnswered };
   const route = routeHeaders(origin ?? own, hops + 1, marks);
   const headers = Object.assign(headersOf(record), route);
-  return { topic, partition: to.home, key: homeKeyOf(request), value: record.value, headers };
+  return { topic, partition: to.home, key: accepted.homeKey, value: record.value, headers };
 }
 
 /** A copy of the record as it came, with the reason in its headers. */
@@ -201,4 +206,52 @@ function wholeTimestamp(timestampMs: number): bigint {
 
 function addressed({ replyTopic, replyPartition }: ReplyAddress & { readonly replyTopic: string }) {
   return { topic: replyTopic, partition: replyPartition };
+}
+
+/** A record that can't be served as it stands. */
+export interface Rejection {
+  readonly record: RequestRecord;
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+/** A dead letter, and how many records it stands for. */
+export interface OutgoingLetter {
+  readonly outgoing: OutgoingRecord;
+  readonly code: ErrorCode;
+  readonly records: number;
+}
+
+export interface LetterContext extends OutgoingContext {
+  readonly junk: JunkLimits;
+}
+
+/**
+ * The dead letters for the rejected records of a part, each of which is in exactly one: in its own while its code is
+ * below the rate, else with the others of its code. So a range never reaches beyond its part, and is acknowledged with
+ * it.
+ */
+export function lettersFor(
+  context: LetterContext,
+  partition: number,
+  rejections: readonly Rejection[],
+): OutgoingLetter[] {
+  const shared = new Map<ErrorCode, Rejection[]>();
+  const letters: OutgoingLetter[] = [];
+  const addOwn = (rejection: Rejection) => {
+    const outgoing = deadLetter(rejection.record, partition, rejection, context);
+    letters.push({ outgoing, code: rejection.code, records: 1 });
+  };
+  for (const rejection of rejections) {
+    const { code } = rejection;
+    const others = shared.get(code);
+    if (others !== undefined) others.push(rejection);
+    else if (context.junk.takeLetter(partition, code)) addOwn(rejection);
+    else shared.set(code, [rejection]);
+  }
+  for (const [code, same] of shared) {
+    if (same.length === 1) same.forEach(addOwn);
+    else letters.push({ outgoing: rangeLetter(same, partition, context), code, records: same.length });
+  }
+  return letters;
 }

@@ -1,25 +1,29 @@
-import type { ReplyAddress } from '../codec/request.ts';
 import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { idKind } from './age.ts';
-import { type Answer, answersOf } from './answers.ts';
-import { type DecisionDeps, decide, forwardAll, withoutDecision } from './decide.ts';
-import type { Refused } from './decision.ts';
-import type { Prepared } from './drafts.ts';
-import type { Accepted, Intake, IntakeDeps } from './intake.ts';
-import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
+import type { TimeStep } from '../ledger/ledger-ports.ts';
+import { type DecisionDeps, decide, forwardAll, type Prepared, withoutDecision } from './decide.ts';
+import type { Answer, Decision, Refused } from './decision.ts';
+import { type Accepted, hasTwins, type Intake, type RequestReader } from './intake.ts';
 import type { NumberDecisions } from './numbers.ts';
-import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
-import type { OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
-import { type PublishDeps, publish, publishAnswers } from './publish.ts';
+import {
+  bareLetter,
+  batchReply,
+  errorReply,
+  forwarded,
+  type LetterContext,
+  lettersFor,
+  type Rejection,
+} from './outgoing.ts';
+import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
 import type { RecordTurns } from './record-turns.ts';
-import type { Slots } from './slots.ts';
+import { type ChargeDeps, charged, idKind } from './rulings.ts';
 import type { PartTrace, Tracing } from './trace.ts';
 
 /** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
-export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, IntakeDeps, PublishDeps, LetterContext {
+export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, LetterContext {
+  readonly reader: RequestReader;
   readonly replyTopics: ReplyTopicLookup;
   /** Decides about numbers of sequences. */
   readonly numbers: Pick<NumberDecisions, 'decide'>;
@@ -221,7 +225,7 @@ function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>):
   const { code, message } = refusal;
   countRefusal(deps, code);
   deps.trace.refused(intake.record, code);
-  const address = addressOf(intake);
+  const { address } = intake;
   const isBad = ERRORS[code].deadLetter;
   const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
   return {
@@ -231,16 +235,10 @@ function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>):
   };
 }
 
-function addressOf(intake: Intake): ReplyAddress {
-  return intake.kind === 'accepted' ? intake.request : intake.address;
-}
-
 /** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
 async function publishReplies(deps: PartDeps, partition: number, outcomes: readonly Outcome[]): Promise<Rejection[]> {
-  const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
-    reply === undefined ? [] : { intake, reply, rejection },
-  );
-  const refused = await publishAnswers(deps, 'reply', partition, replies, ({ reply }) => reply);
+  const replies = outcomes.filter(({ reply }) => reply !== undefined);
+  const refused = await publishAnswers(deps, 'reply', partition, replies, ({ reply }) => reply as OutgoingRecord);
   deps.observe.replied(replies.length - refused.length);
   return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
     if (rejection !== undefined) return [];
@@ -262,7 +260,7 @@ async function forward(deps: PartDeps, partition: number, outcomes: readonly Out
     if (cause === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
-    const id = idKind(addressOf(intake));
+    const id = idKind(intake.address);
     const message = `the request could not be forwarded to the partition of its ${id}: ${reason}; send it with the ${id} as its key`;
     return refuse(deps, intake, { code: 'MISROUTED', message });
   });
@@ -284,4 +282,107 @@ async function publishDeadLetters(
     );
   }
   for (const { code, records } of letters) deps.observe.deadLettered(code, records);
+}
+
+/**
+ * The answers to the requests of a part, in order. A request that had its batch before is charged for the reply, and if
+ * the quota is used up it is told so instead: the batch stays decided, and a later request gets it.
+ */
+function answersOf(
+  deps: ChargeDeps,
+  partition: number,
+  part: readonly Accepted[],
+  decisions: readonly Decision[],
+): Answer[] {
+  // The last answer to each request, and no earlier one: a requester that reads on must not find an old record's
+  // answer to be the last.
+  const given = hasTwins(part) ? new Map<string, string>() : undefined;
+  const isGiven = (accepted: Accepted, decision: Decision) =>
+    given?.get(nameOfRequest(accepted)) === nameOfAnswer(accepted, decision);
+  return part.map((accepted, at) => {
+    const decided = decisions[at] as Decision;
+    const isReplay = decided.kind === 'batch' && decided.replayed && !isGiven(accepted, decided);
+    const decision = (isReplay ? charged(deps, partition, accepted, decided.entry) : undefined) ?? decided;
+    const isRepeated = decision.kind !== 'elsewhere' && isGiven(accepted, decision);
+    given?.set(nameOfRequest(accepted), nameOfAnswer(accepted, decision));
+    return { decision, isRepeated };
+  });
+}
+
+/**
+ * Equal for requests whose answers, if they are the same, differ in nothing but the trace, and go to the same partition
+ * of the same topic.
+ */
+function nameOfRequest({ name, hash, request, correlation }: Accepted): string {
+  const { encoding, framing, replyPartition, requestId } = request;
+  const fields = [encoding, framing, replyPartition, hash.toString('hex')];
+  if (requestId !== undefined) fields.push(correlation.toString('hex')); // which the key does not show
+  return [...fields, name].join(' ');
+}
+
+/** One that is refused may be sent again, so that its end matters as well. */
+function nameOfAnswer({ request: { expiresAtMs } }: Accepted, decision: Decision): string {
+  return decision.kind === 'refused' ? `${decision.code} ${expiresAtMs}` : decision.kind;
+}
+
+interface PublishDeps {
+  readonly publisher: Publisher;
+  readonly timeStep: TimeStep;
+}
+
+type Undelivered<T> = Extract<Delivery, { readonly ok: false }> & { readonly item: T };
+
+/** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
+async function publish<T>(
+  { publisher, timeStep }: PublishDeps,
+  step: Parameters<TimeStep>[0],
+  partition: number,
+  items: readonly T[],
+  recordOf: (item: T) => OutgoingRecord,
+): Promise<Undelivered<T>[]> {
+  if (items.length === 0) return [];
+  const deliveries = await timeStep(step, () => publisher.publish(items.map(recordOf), partition));
+  const refused: Undelivered<T>[] = [];
+  items.forEach((item, i) => {
+    const delivery = deliveries[i];
+    if (delivery?.ok === false) refused.push({ ...delivery, item });
+  });
+  return refused;
+}
+
+/** Publishes as `publish` does, as a step in the traces of the requests that get the records. */
+async function publishAnswers<T extends { readonly intake: Intake }>(
+  deps: PublishDeps & { readonly trace: PartTrace },
+  step: 'reply' | 'forward',
+  partition: number,
+  items: readonly T[],
+  recordOf: (item: T) => OutgoingRecord,
+): Promise<Undelivered<T>[]> {
+  if (items.length === 0) return [];
+  const requests = () => items.map(({ intake }) => intake.record);
+  return deps.trace.step(step, requests, () => publish(deps, step, partition, items, recordOf));
+}
+
+/** A fair counting semaphore. Callers must hold no other resource while they wait. */
+export class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  /** Resolves to the function that releases the slot, which may be called more than once. */
+  async take(): Promise<() => void> {
+    if (this.#free > 0) this.#free -= 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#free += 1;
+      else next();
+    };
+  }
 }

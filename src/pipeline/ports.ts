@@ -1,5 +1,6 @@
 import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { IdRange } from '../core/generator.ts';
+import type { Slice } from '../core/slice.ts';
 import type { WallMs } from '../core/units.ts';
 
 /**
@@ -18,6 +19,17 @@ export interface RequestRecord {
   readonly bulk?: 'many' | 'dense' | undefined;
   /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
   readonly since?: number | undefined;
+  /** Of a record that was fetched: value and headers, as they were sent. */
+  readonly fields?: RecordFields | undefined;
+}
+
+/** The value and the headers of a record, for comparing it with another one without reading both. */
+interface RecordFields {
+  hasHeader(name: string): boolean;
+  /** Whether value and headers are those of another record, but for the values of this header. */
+  isLike(other: RecordFields, except: string): boolean;
+  /** The value of the first header of this name; undefined if there is none, or null. */
+  headerAt(name: string): Slice | undefined;
 }
 
 /** Records of one partition, in offset order. */
@@ -51,13 +63,16 @@ export interface SchemaIds {
   numbersReplyId(): number | undefined;
 }
 
+/** Headers to publish. A slice is the place where a request has the value. */
+export type OutgoingHeaders = Readonly<Record<string, RecordHeaders[string] | Slice>>;
+
 /** A record to publish. Without a partition, the hash of its key decides. */
 export interface OutgoingRecord {
   readonly topic: string;
   readonly partition?: number | undefined;
-  readonly key: Buffer | null;
+  readonly key: Buffer | Slice | null;
   readonly value: Buffer | null;
-  readonly headers: RecordHeaders;
+  readonly headers: OutgoingHeaders;
   readonly timestampMs?: number;
 }
 

@@ -3,9 +3,7 @@ import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
 import type { Deferrals, OffsetRange } from './deferred.ts';
 import { DeferredLane, type DeferredLaneOptions } from './deferred-lane.ts';
-import { InOrder } from './in-order.ts';
-import { type LaneOptions, RetryingLane } from './lane.ts';
-import { PartLanes } from './part-lanes.ts';
+import { InOrder, type LaneOptions, PartLanes, RetryingLane } from './lanes.ts';
 import { PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestChunk, RequestRecord } from './ports.ts';
 

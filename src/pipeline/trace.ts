@@ -1,5 +1,5 @@
 import type { ErrorCode } from '../errors.ts';
-import type { Answer } from './answers.ts';
+import type { Answer } from './decision.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
 

@@ -3,7 +3,7 @@ import type { Runtime } from '../async/runtime.ts';
 import { type Moment, TokenBucket } from '../async/token-bucket.ts';
 import { readTrace, type Trace } from '../codec/request-headers.ts';
 import { describeError, type ErrorCode } from '../errors.ts';
-import type { Answer } from '../pipeline/answers.ts';
+import type { Answer } from '../pipeline/decision.ts';
 import type { Accepted, Intake } from '../pipeline/intake.ts';
 import type { RequestRecord } from '../pipeline/ports.ts';
 import { type PartTrace, type TracedStep, type TracePart, type Tracing, UNTRACED } from '../pipeline/trace.ts';
@@ -107,7 +107,7 @@ export class PartSpans implements Tracing {
 
   #beginRequest(from: Received, intake: Intake, parent: Context): Traced | undefined {
     const { name, attributes } = this.#process(from);
-    const about = intake.kind === 'accepted' ? intake.request : intake.address;
+    const about = { ...(intake.kind === 'accepted' && intake.request), correlationId: intake.address.correlationId };
     const own = { ...attributes, 'messaging.kafka.offset': intake.record.offset, ...requestAttributes(about) };
     const span = this.#options.tracer.startSpan(
       name,

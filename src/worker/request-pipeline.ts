@@ -11,13 +11,13 @@ import { headKeysOf } from '../identity/bindings.ts';
 import { partitionFor } from '../kafka/records/record.ts';
 import { EtcdHeads } from '../ledger/heads.ts';
 import { SharedTransactions } from '../ledger/shared-transactions.ts';
+import { RequestReader } from '../pipeline/intake.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import { NumberDecisions } from '../pipeline/numbers.ts';
-import { LARGE_AT_ONCE, type PipelineDeps } from '../pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../pipeline/part.ts';
 import type { Allocator, NumbersObserver } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';
-import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
 import type { LedgerService } from './ledger-service.ts';
 
@@ -45,6 +45,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const publisher = publisherOn('publish');
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');
+  const schemas = openRegistry(config.registry, topics.requests);
   const numbers = new NumberDecisions({
     heads: new EtcdHeads({ etcd: new SharedTransactions(environment.etcd, runtime), keysOf: headKeysOf(config) }),
     namespace: parts.namespace,
@@ -63,13 +64,17 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     now: () => wallMs(runtime.wallMs()),
     trustedNow: () => context.clock.trusted(),
     names: config.headers,
+    reader: new RequestReader({
+      names: config.headers,
+      replyPolicy: replyPolicyOf(topics),
+      schemas,
+      homeOf: (homeKey) => partitionFor(homeKey, ledger.partitions, () => 0),
+    }),
     partitions: ledger.partitions,
-    homeOf: (homeKey) => partitionFor(homeKey, ledger.partitions, () => 0),
     renewAfterMs: config.renewAfterMs,
     clockMarginMs: config.clockMarginMs,
     requestTopic: topics.requests,
     deadLetterTopic: topics.deadLetters,
-    replyPolicy: replyPolicyOf(topics),
     // Requests wait for a right that was revoked, so its topic is not missing.
     replyTopics: { exists: async (topic) => isRevoked(topic) || (await replyTopics.exists(topic)) },
     publisher,
@@ -78,7 +83,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     turns: new RecordTurns(runtime),
     junk: new JunkLimits(config.junkRate, runtime),
     quotas: quotasOf(context, parts.quotaShare),
-    schemas: openRegistry(config.registry, topics.requests),
+    schemas,
     customLayout: customLayoutOf(layout),
     observe: observerOf(context),
     timeStep: context.timeStep,

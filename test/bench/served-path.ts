@@ -11,10 +11,10 @@ import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { Ledger } from '../../src/ledger/ledger.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
+import { RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits } from '../../src/pipeline/junk-limits.ts';
-import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../../src/pipeline/part.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
-import { Slots } from '../../src/pipeline/slots.ts';
 import { UNTRACED } from '../../src/pipeline/trace.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { CountingAllocator } from '../support/memory-allocator.ts';
@@ -118,13 +118,17 @@ export class ServedPath implements Disposable {
       numbers: { decide: () => Promise.reject(new RangeError('requests for numbers are not measured here')) },
       now: () => wallMs(RUNTIME.wallMs()),
       names: DEFAULT_HEADER_NAMES,
+      reader: new RequestReader({
+        names: DEFAULT_HEADER_NAMES,
+        replyPolicy: {
+          prefix: 'id.replies.',
+          requestTopic: REQUESTS,
+          ownTopics: [REQUESTS, 'id.requests.dlt', 'id.ledger'],
+        },
+        homeOf: (key) => partitionFor(key, partitions, () => 0),
+      }),
       requestTopic: REQUESTS,
       deadLetterTopic: 'id.requests.dlt',
-      replyPolicy: {
-        prefix: 'id.replies.',
-        requestTopic: REQUESTS,
-        ownTopics: [REQUESTS, 'id.requests.dlt', 'id.ledger'],
-      },
       replyTopics: topics,
       publisher,
       largePublisher: publisher,
@@ -135,7 +139,6 @@ export class ServedPath implements Disposable {
       timeStep: async (_step, work) => await work(),
       tracing: UNTRACED,
       trustedNow: () => undefined,
-      homeOf: (key) => partitionFor(key, partitions, () => 0),
       renewAfterMs: 1_800_000,
       clockMarginMs: 60_000,
     };

@@ -34,7 +34,11 @@ let partsInFlight = 0;
 let onPart: (() => void) | undefined;
 
 /** Follows all partitions of a topic from their start. */
-async function follow(topic: string, purpose: Purpose, take: (partition: number, records: FetchedRecord[]) => Promise<void>) {
+async function follow(
+  topic: string,
+  purpose: Purpose,
+  take: (partition: number, records: FetchedRecord[]) => Promise<void>,
+) {
   const positions = Array.from({ length: partitions }, () => 0);
   for (;;) {
     const asked = positions.map((offset, partition) => ({ topic, partition, offset, maxBytes: PARTITION_BYTES }));
@@ -51,7 +55,12 @@ async function follow(topic: string, purpose: Purpose, take: (partition: number,
   }
 }
 
-async function append(topic: string, partition: number, purpose: Purpose, records: readonly NewRecord[]): Promise<void> {
+async function append(
+  topic: string,
+  partition: number,
+  purpose: Purpose,
+  records: readonly NewRecord[],
+): Promise<void> {
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const request = { topic, partition, batch, acks: -1, timeoutMs: TIMEOUT_MS } as const;
   const { errorCode } = await cluster.call(leader, purpose, TIMEOUT_MS, (link) => link.call('produce', request));

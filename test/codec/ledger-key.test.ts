@@ -3,6 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import {
   decodeLedgerKey,
   digestEntry,
+  EntryKey,
   encodeLedgerKey,
   encodeNumbersKey,
   encodeStatementKey,
@@ -10,6 +11,7 @@ import {
 } from '../../src/codec/ledger-key.ts';
 import { replayRecord } from '../../src/codec/request-position.ts';
 import { STATEMENT_HEADER } from '../../src/codec/sequence-entry.ts';
+import { Slice } from '../../src/core/slice.ts';
 import { anyCorrelationId } from './samples.ts';
 
 const anyName = fc.stringMatching(/^[A-Za-z0-9._/-]{1,64}$/);
@@ -94,4 +96,23 @@ test.each([
   ['bytes of its value in its key', { key: Buffer.from('mark'), value: Buffer.from('er') }],
 ])('an entry with %s has another digest', (_, fields) => {
   expect(digestEntry({ ...marker, ...fields })).not.toEqual(digestEntry(marker));
+});
+
+describe('the key of an entry as a place in other bytes', () => {
+  it('is equal to its bytes, and is written as them', () => {
+    fc.assert(
+      fc.property(anyCorrelationId, anyCorrelationId, fc.nat(9), (requestId, other, at) => {
+        const around = Buffer.concat([Buffer.alloc(at, 7), requestId, Buffer.of(8)]);
+        const key = EntryKey.ofIds(new Slice(around, at, requestId.length));
+        const bytes = encodeLedgerKey(requestId);
+        const written = Buffer.alloc(key.length + 2);
+        key.copy(written, 1);
+        expect([key.toBuffer(), written.subarray(1, -1)]).toEqual([bytes, bytes]);
+        expect([key.equals(bytes), key.equals(encodeLedgerKey(other))]).toEqual([true, requestId.equals(other)]);
+        const same = EntryKey.of(bytes);
+        expect([same.name, same.sketch]).toEqual([key.name, key.sketch]);
+        expect(EntryKey.ofIds(Slice.of(other)).name === key.name).toBe(requestId.equals(other));
+      }),
+    );
+  });
 });

@@ -7,6 +7,7 @@ import {
   replyHeaders,
 } from '../../src/codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
+import { sentHeaders } from '../support/memory-publisher.ts';
 
 const NAMES = DEFAULT_HEADER_NAMES;
 
@@ -182,7 +183,7 @@ describe("a reply's headers", () => {
   it('say when a retry may succeed, as they are read', () => {
     const headers = replyHeaders({ names: NAMES, correlationId, replayed: false, trace: {}, retryAfterMs: 1_490 });
     expect(headers['idalloc-retry-after-ms']).toBe('1490');
-    expect(readRetryAfterMs(headers, NAMES)).toBe(1_490);
+    expect(readRetryAfterMs(sentHeaders(headers), NAMES)).toBe(1_490);
     const texts = [undefined, null, '', '-1', '1.5', '1e3', 'soon', '1'.repeat(13), ['1', '2']];
     const read = texts.map((text) => readRetryAfterMs({ 'idalloc-retry-after-ms': text }, NAMES));
     expect(read).toEqual(texts.map(() => undefined));

@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BACKFILL_MS, type Generator, startGenerator, type Take, take, type Window } from '../../src/core/generator.ts';
+import {
+  BACKFILL_MS,
+  cutRanges,
+  type Generator,
+  startGenerator,
+  type Take,
+  take,
+  type Window,
+} from '../../src/core/generator.ts';
 import { decompose, type Layout } from '../../src/core/layout.ts';
 import { ticks } from '../../src/core/units.ts';
 import { anyLayout, seededRandom } from './arbitraries.ts';
@@ -200,5 +208,33 @@ describe('whatever clock and ceiling do, take', () => {
         expect(took.ranges[0]?.first).toBeGreaterThan(lastOf(its.layout, highest));
       }),
     );
+  });
+});
+
+describe('IDs that are taken together', () => {
+  it('are cut for several requests into what each would have taken after the one before it', () => {
+    const counts = fc.array(fc.integer({ min: 1, max: 700 }), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(term, counts, ({ layout, datacenter, worker, from, seed }, its) => {
+        const total = its.reduce((sum, count) => sum + count, 0);
+        const window = { nowTicks: ticks(from + 9), from, to: ticks(from + 10) };
+        const start = startGenerator(layout, datacenter, worker, from);
+        const together = take(start, total, window, seededRandom(seed));
+        fc.pre(together.missing === 0);
+        const random = seededRandom(seed);
+        let generator = start;
+        const alone = its.map((count) => {
+          const taken = take(generator, count, window, random);
+          generator = taken.generator;
+          return taken.ranges;
+        });
+        expect(cutRanges(together.ranges, its, layout.step)).toEqual(alone);
+        expect(together.generator).toEqual(generator);
+      }),
+    );
+  });
+
+  it('are not cut for more requests than they are enough for', () => {
+    expect(() => cutRanges([{ first: 5n, count: 3 }], [2, 2], 1n)).toThrow('1 of 2 IDs are missing');
   });
 });

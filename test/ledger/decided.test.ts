@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
+import { EntryKey } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { type DecidedDeps, FORGOTTEN, nameOf, readDecided } from '../../src/ledger/decided.ts';
+import { type DecidedDeps, FORGOTTEN, readDecided } from '../../src/ledger/decided.ts';
 import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
 import { followedWorld } from '../support/memory-copy.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -8,7 +9,8 @@ import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const key = (id: string) => entry(id).key;
-const named = (id: string) => ({ key: key(id), name: nameOf(key(id)) });
+const named = (id: string) => ({ key: EntryKey.of(key(id)) });
+const nameOf = (id: string) => named(id).key.name;
 
 /** A partition that was read to its end. */
 function world(ids: readonly string[]) {
@@ -16,7 +18,7 @@ function world(ids: readonly string[]) {
   at.reader.catchUp(0);
   const deps: DecidedDeps = { index: at.index, copy: at.copy, entries: at.topic.entries };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
-    const found = (await readDecided({ ...deps, ...over }, [named(id)])).get(named(id).name);
+    const found = (await readDecided({ ...deps, ...over }, [named(id)])).get(nameOf(id));
     if (found === undefined || found === FORGOTTEN) return found;
     return Number(found.entry.kind === 'batch' ? found.entry.batch.ranges[0]?.first : found.entry.first);
   };
@@ -34,11 +36,11 @@ describe('what is decided for a key', () => {
     expect(await world(['a']).decided('b', { entries })).toBeUndefined();
   });
 
-  it('is looked up once for equal keys', async () => {
-    const { index, deps } = world(['a', 'b']);
-    const placesOf = vi.spyOn(index, 'placesOf');
-    const found = await readDecided(deps, ['a', 'b', 'a', 'a'].map(named));
-    expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [named('a').name, named('b').name]]);
+  it('is read once for equal keys', async () => {
+    const { topic, deps } = world(['a', 'b']);
+    const read = vi.fn<LedgerEntries['read']>((...asked) => topic.entries.read(...asked));
+    const found = await readDecided({ ...deps, entries: { read } }, ['a', 'b', 'a', 'a'].map(named));
+    expect([read.mock.calls, [...found.keys()]]).toEqual([[[0, [0, 1]]], [nameOf('a'), nameOf('b')]]);
   });
 
   it('is read from the first and the last entry of its key alone, if both count', async () => {
@@ -48,14 +50,14 @@ describe('what is decided for a key', () => {
     expect(await decided('a', { entries })).toBe(0);
     expect(read.mock.calls).toEqual([[0, [0, 4]]]);
     const found = await readDecided(deps, [named('a')]);
-    expect(found.get(named('a').name)).toMatchObject({ offset: 0, entries: 4 });
+    expect(found.get(nameOf('a'))).toMatchObject({ offset: 0, entries: 4 });
   });
 
   it('is read from all entries of its key when the first one is gone or the last one lost', async () => {
     const { topic, reader, deps, decided } = world(['a', 'a', 'a']);
     topic.land(0, [entry('a', { end: 1, requestOffset: 9 })]);
     reader.catchUp(0);
-    const before = (await readDecided(deps, [named('a')])).get(named('a').name);
+    const before = (await readDecided(deps, [named('a')])).get(nameOf('a'));
     expect(before).toMatchObject({ offset: 0, through: 0 });
     topic.trim(0, 1);
     expect(await decided('a')).toBe(100);
@@ -63,7 +65,7 @@ describe('what is decided for a key', () => {
 
   it('is not mixed up with that of another key with the same hash', async () => {
     const { index, decided } = world(['a', 'b']);
-    vi.spyOn(index, 'placesOf').mockReturnValue([0, 1]);
+    vi.spyOn(index, 'placesAt').mockReturnValue([0, 1]);
     expect([await decided('b'), await decided('c')]).toEqual([100, undefined]);
   });
 

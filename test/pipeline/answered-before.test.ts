@@ -5,11 +5,12 @@ import { ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { ANSWERED_BEFORE, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { replayRecord } from '../../src/codec/request-position.ts';
 import type { Statement } from '../../src/core/sequence-row.ts';
+import type { Slice } from '../../src/core/slice.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, numbers, REPLIES, record, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MemoryWorker, POLICY } from '../support/memory-worker.ts';
+import { DEAD_LETTERS, gist, MemoryWorker, POLICY, readerFor } from '../support/memory-worker.ts';
 import { appends, lose, numbersWorld, shown, swaps, wanted } from '../support/numbers-world.ts';
 
 const NOW_MS = 1_700_000_000_000;
@@ -87,7 +88,7 @@ const schemasOf = (header: Buffer | 'none' | undefined): SchemaIds => ({
   replyId: () => 12,
   numbersReplyId: () => 13,
 });
-const inConfluent = { ...request(AT, 'a'), value: asConfluent(7, request(AT, 'a').value as Buffer) };
+const inConfluent = record(AT, asConfluent(7, request(AT, 'a').value as Buffer));
 const learned = schemasOf(ID_REQUEST_HEADER);
 
 /** A request for numbers, and an operator's order of which the first worker does not know. */
@@ -197,7 +198,7 @@ const CASES: readonly Case[] = [
   },
   {
     answer: 'INVALID_REPLY_TOPIC',
-    scene: () => once(request(AT, 'a'), { replyPolicy: { ...POLICY, prefix: 'other.' } }),
+    scene: () => once(request(AT, 'a'), { reader: readerFor({ replyPolicy: { ...POLICY, prefix: 'other.' } }) }),
     first: ['letter INVALID_REPLY_TOPIC'],
     afterCrash: ['0+1'],
     inReplay: ['ANSWERED_BEFORE'],
@@ -341,7 +342,7 @@ function replayed(below: number, options: { partitions?: number } = {}) {
   const { partitions = 1 } = options;
   const topic = newTopic(partitions);
   for (let partition = 0; partition < partitions; partition += 1) stateReplay(topic, below, partition);
-  const homeOf = (correlationId: Buffer) => Number(correlationId.toString().at(-1));
+  const homeOf = (correlationId: Slice) => Number(correlationId.toString().at(-1));
   return { topic, worker: new MemoryWorker({ topic, partitions, ...(partitions > 1 && { homeOf }) }) };
 }
 

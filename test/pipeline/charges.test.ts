@@ -2,12 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry, type LedgerBatchEntry } from '../../src/codec/ledger-entry.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
-import { chargeOf } from '../../src/pipeline/charges.ts';
-import { type Accepted, receive } from '../../src/pipeline/intake.ts';
 import { batchReply } from '../../src/pipeline/outgoing.ts';
 import type { OutgoingRecord } from '../../src/pipeline/ports.ts';
+import { chargeOf } from '../../src/pipeline/rulings.ts';
 import { entry, layout, REPLIES, request } from '../support/memory-records.ts';
-import { POLICY } from '../support/memory-worker.ts';
+import { accepted as acceptedOf } from '../support/memory-worker.ts';
 
 const TEXT = 'x'.repeat(500);
 const CONTEXT = {
@@ -19,11 +18,7 @@ const CONTEXT = {
 };
 const CUSTOM = { ...CONTEXT, customLayout: undefined };
 
-function accepted(...fields: Parameters<typeof request>): Accepted {
-  const intake = receive(request(...fields), { names: DEFAULT_HEADER_NAMES, replyPolicy: POLICY, homeOf: () => 0 });
-  if (intake.kind === 'rejected') throw new Error(intake.message);
-  return intake;
-}
+const accepted = (...fields: Parameters<typeof request>) => acceptedOf(request(...fields));
 
 /** Key, value and headers, as a record has them. */
 function bytesOf({ key, value, headers }: OutgoingRecord): number {

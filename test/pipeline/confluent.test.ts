@@ -68,7 +68,7 @@ describe('a request in Confluent framing', () => {
     const { worker } = start();
     const wide = encodeIdRequest({ count: 1, requestId: Buffer.from('order') });
     const headers = { kafka_correlationId: 'a', kafka_replyTopic: REPLIES };
-    const record = { ...request(0, 'a'), headers };
+    const record = { ...request(0, 'a'), headers, fields: undefined };
     await worker.serve([{ ...record, value: asConfluent(WIDE_REQUEST_ID, wide) }]);
     expect([worker.errors, worker.index.placesOf(0, encodeLedgerKey(Buffer.from('order')))]).toEqual([[], [0]]);
     await worker.serve([{ ...record, offset: 1, value: asConfluent(REQUEST_ID, wide) }]);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { routeHeaders } from '../../src/codec/request-headers.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
-import { Slots } from '../../src/pipeline/slots.ts';
+import { Slots } from '../../src/pipeline/part.ts';
 
 const record = (offset: number, value: Buffer | null = null) => ({
   offset,
@@ -122,7 +122,7 @@ describe('bulk', () => {
     const { queue } = queueOf();
     const marks = { isBulk: true, wasAnswered: false };
     const headers = routeHeaders({ partition: 1, offset: 2, appendedAtMs: 3 }, 1, marks);
-    const forwarded = { ...record(1), headers };
+    const forwarded = { ...record(1), headers, fields: undefined };
     queue.saw([forwarded]);
     expect(queue.defersBulk(forwarded)).toBe(false);
     queue.saw([record(2)]);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BULK, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
+import type { Slice } from '../../src/core/slice.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, record, request } from '../support/memory-records.ts';
 import { CLOCK_MARGIN_MS, DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
@@ -7,7 +8,7 @@ import { CLOCK_MARGIN_MS, DEAD_LETTERS, gist, MemoryWorker } from '../support/me
 const REQUESTS = 'id.requests';
 const NOW_MS = 1_700_000_000_000;
 /** The last character of a correlation ID is its home partition. */
-const homeOf = (correlationId: Buffer) => Number(correlationId.toString().at(-1));
+const homeOf = (correlationId: Slice) => Number(correlationId.toString().at(-1));
 
 function world() {
   const topic = new MemoryLedger(2, () => NOW_MS);

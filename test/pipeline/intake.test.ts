@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { replyTopicViolation } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../src/codec/request-headers.ts';
-import { receive } from '../../src/pipeline/intake.ts';
+import type { Intake, IntakeOptions } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
-import { POLICY } from '../support/memory-worker.ts';
+import { POLICY, readerFor } from '../support/memory-worker.ts';
 
 const bytes = (max: number) => fc.uint8Array({ maxLength: max }).map((array) => Buffer.from(array));
 const headerValue = fc.oneof(bytes(20), fc.string(), fc.constantFrom('id.replies.a', 'id.ledger', '7', '-1'));
@@ -23,15 +24,13 @@ const values = fc.oneof(
   }),
 );
 
-const DEPS = { names: DEFAULT_HEADER_NAMES, replyPolicy: POLICY, homeOf: () => 0 };
-
 describe('receiving a record', () => {
   it('never throws, and never accepts an address that is not allowed', () => {
     let accepted = 0;
     let rejected = 0;
     fc.assert(
       fc.property(values, headers, (value, its) => {
-        const intake = receive(record(0, value, its), DEPS);
+        const intake = readerFor({}).read(record(0, value, its));
         const topic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
         if (topic !== undefined) expect(replyTopicViolation(topic, POLICY)).toBeUndefined();
         if (intake.kind === 'accepted') accepted += 1;
@@ -51,17 +50,86 @@ describe('receiving a record', () => {
         return 'many';
       },
     };
-    expect(receive(record(0, null, headers), DEPS)).toMatchObject({ code: 'INVALID_COUNT' });
+    expect(readerFor({}).read({ offset: 0, key: null, value: null, headers, timestampMs: 0 })).toMatchObject({
+      code: 'INVALID_COUNT',
+    });
     expect([new Set(limits), Error.stackTraceLimit]).toEqual([new Set([0]), before]);
   });
 
   it('has one hash for one request, whatever its encoding, expiry and offset', () => {
     const hashOf = (fields: Parameters<typeof request>[2], offset = 0) => {
-      const intake = receive(request(offset, 'a', fields), DEPS);
+      const intake = readerFor({}).read(request(offset, 'a', fields));
       return intake.kind === 'accepted' ? intake.hash.toString('hex') : intake.code;
     };
     const plain = hashOf({ count: 2 });
     expect(hashOf({ count: 2, encoding: 'IDS', expiresAtMs: 9 }, 5)).toBe(plain);
     expect(new Set([plain, hashOf({ count: 3 }), hashOf({ count: 2, replyTopic: 'id.replies.b' })]).size).toBe(3);
+  });
+});
+
+describe('a request that follows another one', () => {
+  /** What follows from a record, without the record. */
+  const seen = (intake: Intake) =>
+    intake.kind === 'rejected'
+      ? { ...intake, record: undefined }
+      : { ...intake.address, hash: intake.hash, key: intake.key.toBuffer(), home: intake.home };
+
+  it('is read as if it were alone, whether or not it has the same form', () => {
+    const id = fc.constantFrom('a', 'b', 'c', 'd', 'x'.repeat(256), 'x'.repeat(257), '');
+    const rarely = (...values: string[]) =>
+      fc.oneof({ weight: 4, arbitrary: fc.constant(undefined) }, fc.constantFrom(...values));
+    const inHeaders = fc.record({
+      kafka_correlationId: id,
+      kafka_replyTopic: fc.constantFrom('id.replies.a', 'id.replies.b', 'elsewhere'),
+      'idalloc-request-id': rarely('r', 's'),
+      'idalloc-sequence': rarely('invoices', 'orders'),
+      'idalloc-count': rarely('1', '2'),
+      traceparent: rarely('t', 'u'),
+    });
+    const inBody = fc.record({
+      count: fc.integer({ min: 1, max: 2 }),
+      correlationId: rarely('a', 'b'),
+    });
+    const asked = fc.tuple(inHeaders, fc.option(inBody));
+    const homeOf: IntakeOptions['homeOf'] = (key) => key.toString().charCodeAt(0) % 4;
+    let shared = 0;
+    fc.assert(
+      fc.property(fc.array(fc.tuple(asked, fc.boolean()), { minLength: 2, maxLength: 6 }), (its) => {
+        const together = readerFor({ homeOf });
+        let previous: Intake | undefined;
+        let [headers, body]: [
+          Record<string, string | undefined>,
+          { count?: number; correlationId?: string | undefined } | null,
+        ] = [{}, null];
+        for (const [[next, nextBody], isSame] of its) {
+          // Half of them differ from the one before in their correlation ID alone.
+          headers = isSame ? { ...headers, kafka_correlationId: next.kafka_correlationId } : next;
+          if (!isSame) body = nextBody;
+          const { correlationId, ...rest } = body ?? {};
+          const value =
+            body &&
+            encodeIdRequest({ count: 1, ...rest, ...(correlationId && { correlationId: Buffer.from(correlationId) }) });
+          const one = record(
+            7,
+            value,
+            Object.fromEntries(Object.entries(headers).filter(([, its]) => its !== undefined)),
+          );
+          const intake = together.read(one);
+          expect(seen(intake)).toEqual(seen(readerFor({ homeOf }).read(one)));
+          if (intake.kind === 'accepted' && previous?.kind === 'accepted' && intake.request === previous.request)
+            shared += 1;
+          previous = intake;
+        }
+      }),
+      { numRuns: 1_000, seed: 7 },
+    );
+    expect(shared).toBeGreaterThan(100);
+  });
+
+  it('is refused if it names another ID in its header than in its body', () => {
+    const reader = readerFor({});
+    const named = (id: string) => request(0, 'a', { headers: { kafka_correlationId: id } });
+    expect(reader.read(named('a'))).toMatchObject({ kind: 'accepted' });
+    expect(reader.read(named('b'))).toMatchObject({ code: 'MALFORMED_REQUEST' });
   });
 });

@@ -6,7 +6,7 @@ import { FakeEtcd } from '../identity/fake-etcd.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { numbers, REPLIES, request, statement } from '../support/memory-records.ts';
 
-import { gist, MemoryWorker, type MemoryWorkerOptions } from '../support/memory-worker.ts';
+import { gist, MemoryWorker, type MemoryWorkerOptions, POLICY } from '../support/memory-worker.ts';
 import { appends, gists, NOW_MS, numbersWorld, shown, swaps, swapsOf, wanted } from '../support/numbers-world.ts';
 
 describe('new numbers', () => {
@@ -63,7 +63,7 @@ describe('new numbers', () => {
       quotas: () => [
         { prefix: REPLIES, idsPerSecond: 5, requestsPerSecond: undefined, replyBytesPerSecond: undefined },
       ],
-      policy: one.deps.replyPolicy,
+      policy: POLICY,
       monotonicMs: () => 0,
       share: () => 1,
       onExceeded: () => {},

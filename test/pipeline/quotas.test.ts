@@ -6,7 +6,7 @@ import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { type Charge, Quotas } from '../../src/pipeline/quotas.ts';
 import { type Link, linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { REPLIES, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MemoryWorker, POLICY, RENEW_AFTER_MS } from '../support/memory-worker.ts';
+import { DEAD_LETTERS, gist, MemoryWorker, POLICY, RENEW_AFTER_MS, readerFor } from '../support/memory-worker.ts';
 
 function world(text: string, share = 1) {
   const its = {
@@ -322,7 +322,10 @@ describe('a request whose reply topic does not exist', () => {
     const { its, deps, worker } = served(`${REPLIES} 100 1`);
     its.missing = [NONE];
     const records = [request(0, 'a', { replyTopic: NONE }), request(1, 'b')];
-    await processBatch({ ...deps, homeOf: () => 1 }, 0, records, { isCurrent: () => true, resolved: () => {} });
+    await processBatch({ ...deps, reader: readerFor({ homeOf: () => 1 }) }, 0, records, {
+      isCurrent: () => true,
+      resolved: () => {},
+    });
     const [letter, ...others] = worker.publisher.on(DEAD_LETTERS);
     expect(letter?.headers['kafka_dlt-exception-fqcn']).toBe('REPLY_UNDELIVERABLE');
     expect([others, worker.publisher.on('id.requests').length]).toEqual([[], 1]);

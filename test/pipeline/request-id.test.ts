@@ -1,17 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { HOPS } from '../../src/codec/request-headers.ts';
+import type { Slice } from '../../src/core/slice.ts';
 import { estimatedReplyBytes } from '../../src/pipeline/outgoing.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { REPLIES, record, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
+import { accepted, DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const REQUESTS = 'id.requests';
 const HEADER = 'idalloc-request-id';
 const NOW_MS = 1_700_000_000_000;
 /** The last character of an ID is its home partition, if it is a digit. */
-const homeOf = (id: Buffer) => Number(id.toString().at(-1)) || 0;
+const homeOf = (id: Slice) => Number(id.toString().at(-1)) || 0;
 
 function world(partitions = 1) {
   const topic = new MemoryLedger(partitions, () => NOW_MS);
@@ -124,11 +125,8 @@ describe('a request with a request ID', () => {
   });
 
   it('counts with the bytes of its ID against a quota of bytes', () => {
-    const about = { count: 1, encoding: 'RANGES', trace: {}, correlationId: Buffer.from('a') } as never as Parameters<
-      typeof estimatedReplyBytes
-    >[0];
-    const plain = estimatedReplyBytes(about, 1, {});
-    expect(estimatedReplyBytes({ ...about, requestId: Buffer.alloc(100) }, 1, {})).toBe(plain + 100);
+    const plain = estimatedReplyBytes(accepted(attempt(0, 'one', 'a')), 1, {});
+    expect(estimatedReplyBytes(accepted(attempt(0, 'x'.repeat(103), 'a')), 1, {})).toBe(plain + 100);
   });
 });
 

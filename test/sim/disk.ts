@@ -2,6 +2,7 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
+import type { EntryKey } from '../../src/codec/ledger-key.ts';
 import type { SequenceRow } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
@@ -271,6 +272,16 @@ class Opened implements LedgerCopies {
   placesOf(partition: number, key: Buffer): readonly number[] {
     this.#requireSound();
     return this.#index.placesOf(partition, key);
+  }
+
+  hashOf(key: EntryKey): number {
+    this.#requireSound();
+    return this.#index.hashOf(key);
+  }
+
+  placesAt(partition: number, hash: number): readonly number[] {
+    this.#requireSound();
+    return this.#index.placesAt(partition, hash);
   }
 
   apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied {

@@ -90,8 +90,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/records/decode.ts',
-        'if (record.offset >= this.#next) this.#add(record, headers.read);',
-        'this.#add(record, headers.read);',
+        'if (record.offset >= this.#next) this.#add(record, body.headers);',
+        'this.#add(record, body.headers);',
       ),
     ],
   },
@@ -232,7 +232,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     name: 'each request that is sent again is forgotten',
     patches: [
       patch(
-        'src/pipeline/age.ts',
+        'src/pipeline/rulings.ts',
         'return sinceMs === 0 || isYounger ? undefined',
         'return sinceMs === 1 && isYounger ? undefined',
       ),
@@ -257,7 +257,11 @@ export const RECORD_MUTANTS: readonly Mutant[] = [
   {
     name: 'a copy of a request gets no entry',
     patches: [
-      patch('src/pipeline/age.ts', 'if (decided.entries < MAX_ENTRIES && isCopy(accepted, decided)) return true;', ''),
+      patch(
+        'src/pipeline/rulings.ts',
+        'if (decided.entries < MAX_ENTRIES && isCopy(accepted, decided)) return true;',
+        '',
+      ),
     ],
   },
 ];

@@ -10,11 +10,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
         '      await this.#of(partition).reached(baseOffset);\n    }\n    this.#requireTrusted',
         '    }\n    this.#requireTrusted',
       ),
-      patch(
-        'src/ledger/ledger.ts',
-        'offset: baseOffset + i, appendedAtMs',
-        'offset: this.#index.end(partition) + i, appendedAtMs',
-      ),
+      patch('src/ledger/ledger.ts', 'offset: baseOffset + i, key', 'offset: end + i, key'),
     ],
   },
   {
@@ -41,7 +37,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'offsets committed past an earlier part that is not answered',
     patches: [
       patch(
-        'src/pipeline/in-order.ts',
+        'src/pipeline/lanes.ts',
         'part.isDone = true;\n      this.#advance();',
         'this.#onDone(until);\n      then?.();',
       ),
@@ -176,7 +172,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'a forwarded request as young as its copy',
     patches: [
       patch(
-        'src/pipeline/age.ts',
+        'src/pipeline/rulings.ts',
         'const firstMs = earliestDecisionMs(request.route);',
         'const firstMs = undefined as number | undefined;',
       ),
@@ -210,7 +206,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a range letter without one of its records',
-    patches: [patch('src/pipeline/letters.ts', 'others.push(rejection);', 'others.at(-2) ?? others.push(rejection);')],
+    patches: [patch('src/pipeline/outgoing.ts', 'others.push(rejection);', 'others.at(-2) ?? others.push(rejection);')],
   },
   {
     name: 'the home of a request is that of its correlation ID, not of its request ID',
@@ -218,8 +214,28 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/intake.ts',
-        'const home = homeOf(homeKeyOf(request));',
-        'const home = homeOf(request.correlationId);',
+        'const home = homeOf(Slice.of(homeKeyOf(request)));',
+        'const home = homeOf(Slice.of(request.correlationId));',
+      ),
+    ],
+  },
+  {
+    name: 'a request has the form of the one before it, though another header differs',
+    patches: [
+      patch(
+        'src/kafka/records/fetched-record.ts',
+        'const isAny = texts[i] === except;',
+        'const isAny = i >= 0 && except !== undefined;',
+      ),
+    ],
+  },
+  {
+    name: 'a request has the form of the one before it, though its value differs',
+    patches: [
+      patch(
+        'src/kafka/records/fetched-record.ts',
+        'if (!isSame(bytes, this.#valueAt, theirs, other.#valueAt, fixed)) return false;',
+        'if (!isSame(bytes, this.#valueAt, theirs, other.#valueAt, 0)) return false;',
       ),
     ],
   },
@@ -227,11 +243,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'a decision is kept under the correlation ID, not the request ID',
     firstSeed: 8,
     patches: [
-      patch(
-        'src/pipeline/intake.ts',
-        'encodeLedgerKey(decidingIdOf(request))',
-        'encodeLedgerKey(request.correlationId)',
-      ),
+      patch('src/pipeline/intake.ts', 'const id = decidingIdOf(request);', 'const id = request.correlationId;'),
     ],
   },
   {
@@ -251,13 +263,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/outgoing.ts',
-        'function replyOf({ correlationId, sequence }: FullRequest',
-        'function replyOf({ correlationId: own, requestId, sequence }: FullRequest',
-      ),
-      patch(
-        'src/pipeline/outgoing.ts',
-        "  if (entry.kind === 'batch') return { correlationId,",
-        "  const correlationId = requestId ?? own;\n  if (entry.kind === 'batch') return { correlationId,",
+        'encodeIdReply({ correlationId: correlation, batch: entry.batch }, encoding)',
+        'encodeIdReply({ correlationId: request.requestId ?? correlation, batch: entry.batch }, encoding)',
       ),
     ],
   },
@@ -266,8 +273,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     firstSeed: 8,
     patches: [
       patch(
-        'src/pipeline/answers.ts',
-        "  if (requestId !== undefined) fields.push(correlationId.toString('hex')); // which the key does not show\n",
+        'src/pipeline/part.ts',
+        "  if (requestId !== undefined) fields.push(correlation.toString('hex')); // which the key does not show\n",
         '',
       ),
     ],
@@ -291,7 +298,9 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the first of several keys with one hash taken',
-    patches: [patch('src/ledger/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
+    patches: [
+      patch('src/ledger/decided.ts', '(record.key === null || !key.equals(record.key))', 'record.key === null'),
+    ],
   },
   {
     name: 'a renewal written for the first request',
@@ -299,12 +308,12 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     firstSeed: 116,
     patches: [
       patch(
-        'src/pipeline/drafts.ts',
+        'src/pipeline/decide.ts',
         'const again = { requestOffset: record.offset, ...view };',
         'const again = view;',
       ),
       patch(
-        'src/pipeline/drafts.ts',
+        'src/pipeline/decide.ts',
         'function renewalOf({ key, record }: Accepted',
         'function renewalOf({ key }: Accepted',
       ),
@@ -314,7 +323,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     name: 'decisions never renewed',
     patches: [
       patch(
-        'src/pipeline/age.ts',
+        'src/pipeline/rulings.ts',
         'return accepted.record.timestampMs - decided.newestMs >= renewAfterMs;',
         'return renewAfterMs < 0;',
       ),

@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-const DRAFTS = 'src/pipeline/drafts.ts';
+const DRAFTS = 'src/pipeline/decide.ts';
 const NUMBERS = 'src/pipeline/numbers.ts';
 const LOOK = 'src/pipeline/numbers-look.ts';
 const HEADS = 'src/ledger/heads.ts';
@@ -19,7 +19,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'the requests of an append get the same numbers',
     patches: [
       patch(
-        'src/pipeline/numbers-draft.ts',
+        'src/pipeline/numbers-look.ts',
         'sequences.set(sequence, { ...(known as Statement), next: first + count * step });',
         'sequences.set(sequence, known);',
       ),
@@ -96,7 +96,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     scenario: 'lost-tail',
     patches: [
       patch(
-        'src/pipeline/numbers-losses.ts',
+        'src/pipeline/numbers.ts',
         'this.#through ??= Math.max(known, (await ledger.requestEnd(partition, known)) - 1);',
         'this.#through ??= Math.min(known, -1);',
       ),

@@ -1,5 +1,5 @@
 import { changesSequence, countsAt, decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
+import { digestEntry, EntryKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
@@ -40,6 +40,8 @@ export class MemoryIndex implements LedgerCopies {
   readonly #partitions = new Map<number, Partition>();
   readonly #loaded = new Set<number>();
   readonly #hashOf: (key: Buffer) => string;
+  /** A hash is the place of its text here. */
+  readonly #hashes: string[] = [];
 
   /**
    * Opens copies of these partitions. Keys with the same hash are not distinguished; by default each key has its own.
@@ -122,7 +124,17 @@ export class MemoryIndex implements LedgerCopies {
   }
 
   placesOf(partition: number, key: Buffer): readonly number[] {
-    const stored = this.#of(partition).entries.get(this.#hashOf(key)) ?? [];
+    return this.placesAt(partition, this.hashOf(EntryKey.of(key)));
+  }
+
+  hashOf(key: EntryKey): number {
+    const text = this.#hashOf(key.toBuffer());
+    const known = this.#hashes.indexOf(text);
+    return known >= 0 ? known : this.#hashes.push(text) - 1;
+  }
+
+  placesAt(partition: number, hash: number): readonly number[] {
+    const stored = this.#of(partition).entries.get(this.#hashes[hash] ?? '') ?? [];
     return stored.map(({ offset }) => offset);
   }
 

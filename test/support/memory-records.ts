@@ -4,6 +4,9 @@ import { encodeLedgerEntry, type LedgerBatchEntry, requestHash } from '../../src
 import { encodeLedgerKey, encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
+import { encodeBatch } from '../../src/kafka/records/encode.ts';
+import { RecordReader } from '../../src/kafka/records/fetched-record.ts';
+import { AT, readHead } from '../../src/kafka/records/format.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 
 /** The topic that requests name for their replies unless they say otherwise. */
@@ -21,14 +24,17 @@ export function request(
   return record(offset, value, headers);
 }
 
-/** Any record of the request topic. */
+/** Any record of the request topic, as it is fetched. */
 export function record(
   offset: number,
   value: Buffer | null,
   headers: RequestRecord['headers'] = {},
   timestampMs = 1_699_999_999_000 + offset,
 ): RequestRecord {
-  return { offset, key: Buffer.from('k'), value, headers, timestampMs };
+  const key = Buffer.from('k');
+  const batch = encodeBatch([{ key, value, headers }], 0);
+  const { fields } = new RecordReader(readHead(batch), batch.subarray(AT.records)).next();
+  return { offset, key, value, headers, timestampMs, ...(fields && { fields }) };
 }
 
 /** A ledger entry as another worker would write it. */

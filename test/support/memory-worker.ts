@@ -11,12 +11,12 @@ import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, TimeStep } from '../../src/ledger/ledger-ports.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
+import { type Accepted, type IntakeOptions, RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
 import { NumberDecisions } from '../../src/pipeline/numbers.ts';
-import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../../src/pipeline/part.ts';
 import type { NumbersLoss, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
-import { Slots } from '../../src/pipeline/slots.ts';
 import { type Tracing, UNTRACED } from '../../src/pipeline/trace.ts';
 import { type Link as EtcdLink, FakeEtcd, goodLink } from '../identity/fake-etcd.ts';
 import { CountingAllocator } from './memory-allocator.ts';
@@ -81,7 +81,7 @@ export interface MemoryWorkerOptions {
   readonly schemas?: SchemaIds;
   readonly junkRate?: JunkRate;
   /** The home partition of a correlation ID; without it, every request is served where it is. */
-  readonly homeOf?: (correlationId: Buffer) => number;
+  readonly homeOf?: IntakeOptions['homeOf'];
   /** When sequences are stated again; never by default. */
   readonly ledger?: Pick<LedgerOptions, 'restateAfterMs' | 'now'>;
   /** The time by a trusted clock; undefined by default. */
@@ -101,6 +101,18 @@ const NAMESPACE = '11111111-1111-4111-8111-111111111111';
 
 export function headKeysOf(partition: number) {
   return ledgerHeadKeys('/keyspace', 3, 'id.ledger', partition);
+}
+
+/** Reads records as a worker does; by default every request is decided in the first partition. */
+export function readerFor(options: Partial<IntakeOptions>): RequestReader {
+  return new RequestReader({ names: DEFAULT_HEADER_NAMES, replyPolicy: POLICY, homeOf: () => 0, ...options });
+}
+
+/** A request that is read alone. Throws if it is rejected. */
+export function accepted(record: RequestRecord, options: Partial<IntakeOptions> = {}): Accepted {
+  const intake = readerFor(options).read(record);
+  if (intake.kind === 'rejected') throw new Error(intake.message);
+  return intake;
 }
 
 /** The real pipeline of one worker over topics in memory. `events` lists what happened, in order. */
@@ -131,8 +143,13 @@ export class MemoryWorker {
   readonly reader: MemoryReader;
   readonly ledger: Ledger;
   readonly deps: PipelineDeps;
+  readonly #options: MemoryWorkerOptions;
+  /** Unless a test replaces it, records are read with what the dependencies are by then. */
+  readonly #ownReader: RequestReader;
 
   constructor(options: MemoryWorkerOptions) {
+    this.#options = options;
+    this.#ownReader = readerFor({ schemas: options.schemas, ...(options.homeOf && { homeOf: options.homeOf }) });
     const { topic, partitions = 1, diligent = true, trustedNow = () => undefined } = options;
     this.index = options.index ?? new MemoryIndex();
     this.allocator = new CountingAllocator(options.workerId ?? 0);
@@ -212,7 +229,7 @@ export class MemoryWorker {
       names: DEFAULT_HEADER_NAMES,
       requestTopic: REQUESTS,
       deadLetterTopic: DEAD_LETTERS,
-      replyPolicy: POLICY,
+      reader: this.#ownReader,
       replyTopics: { exists: async () => true },
       publisher: this.publisher,
       largePublisher: this.publisher,
@@ -232,11 +249,9 @@ export class MemoryWorker {
       },
       timeStep: this.#timeStep,
       tracing: options.tracing ?? UNTRACED,
-      homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
     };
-    this.#homeOf = options.homeOf;
     this.catchUp();
   }
 
@@ -244,8 +259,6 @@ export class MemoryWorker {
     this.steps.push(step);
     return await work();
   };
-
-  readonly #homeOf: ((correlationId: Buffer) => number) | undefined;
 
   /** The first partition, which most tests use. */
   get copy(): LedgerPartition {
@@ -260,8 +273,10 @@ export class MemoryWorker {
   /** Serves a batch of a request partition; rejects as the pipeline does. */
   async serve(records: readonly RequestRecord[], partition = 0, isCurrent = () => true): Promise<void> {
     const resolved = (offset: number) => this.events.push(`resolved ${offset}`);
-    const deps = { ...this.deps, homeOf: this.#homeOf ?? (() => partition) };
-    await processBatch(deps, partition, records, { isCurrent, resolved });
+    const { schemas } = this.deps;
+    const { homeOf = () => partition } = this.#options;
+    const reader = this.deps.reader === this.#ownReader ? readerFor({ schemas, homeOf }) : this.deps.reader;
+    await processBatch({ ...this.deps, reader }, partition, records, { isCurrent, resolved });
   }
 
   /** The replies sent to a topic, decoded. */

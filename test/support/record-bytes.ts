@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module';
+import type { FetchedRecord } from '../../src/kafka/records/record.ts';
 
 /** kafkajs' implementation, so that ours is checked by another one. */
 const crc32c: (bytes: Buffer) => number = createRequire(import.meta.url)(
@@ -153,4 +154,9 @@ export function lz4Frame(bytes: Buffer, frame: Lz4Frame = {}): Buffer {
     parts.push(size, its, Buffer.alloc((flags & 0x10) === 0 ? 0 : 4, 0xaa));
   }
   return Buffer.concat([...parts, Buffer.alloc(4)]);
+}
+
+/** What was fetched, as plain values: the fields of a record are read from its batch when they are asked for. */
+export function plainRecord({ offset, timestampMs, key, value, headers, bulk, since }: FetchedRecord) {
+  return { offset, timestampMs, key, value, headers: { ...headers }, ...(bulk && { bulk }), ...(since && { since }) };
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { EntryKey } from '../../codec/ledger-key.ts';
 
 /**
  * The stored form of entries: for each, the hash of its key and its place within its run, 64 bits in two words. The
@@ -107,18 +108,20 @@ export function decodeSeed(bytes: Uint8Array): HashSeed {
 /**
  * A keyed hash of a ledger key, in [0, 2^HASH_BITS).
  *
- * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the
- * keys; since they don't know the seed they can't choose keys that collide and slow down look-ups.
+ * The version of the key is a part of the seed, and what follows it is hashed: HalfSipHash-1-3 with 64 bits of output
+ * (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the keys; since they don't know the seed they
+ * can't choose keys that collide and slow down look-ups.
  */
-export function hashKey(key: Uint8Array, seed: HashSeed): number {
-  let v0 = seed.low;
+export function hashKey({ version, rest }: EntryKey, seed: HashSeed): number {
+  const { bytes, at, length } = rest;
+  let v0 = seed.low ^ version;
   let v1 = seed.high ^ 0xee;
   let v2 = seed.low ^ 0x6c796765;
   let v3 = seed.high ^ 0x74656462;
-  const words = key.length >>> 2;
+  const words = length >>> 2;
   let first = 0;
   for (let i = 0; i < words + 7; i++) {
-    const word = i < words ? wordAt(key, i * 4) : i === words ? lastWord(key) : 0;
+    const word = i < words ? wordAt(bytes, at + 4 * i) : i === words ? lastWord(bytes, at + 4 * i, length) : 0;
     v3 ^= word;
     v0 = (v0 + v1) | 0;
     v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
@@ -140,19 +143,19 @@ export function hashKey(key: Uint8Array, seed: HashSeed): number {
   return first * 2_048 + ((v1 ^ v3) & 2_047);
 }
 
-function wordAt(bytes: Uint8Array, at: number): number {
+function wordAt(bytes: Buffer, at: number): number {
   return (
     byteAt(bytes, at) | (byteAt(bytes, at + 1) << 8) | (byteAt(bytes, at + 2) << 16) | (byteAt(bytes, at + 3) << 24)
   );
 }
 
-/** The remaining bytes of the key, with its length in the highest byte. */
-function lastWord(bytes: Uint8Array): number {
-  let word = bytes.length << 24;
-  for (let at = bytes.length & ~3, shift = 0; at < bytes.length; at++, shift += 8) word |= byteAt(bytes, at) << shift;
+/** The bytes that are left from `at` on, with the length of all in the highest byte. */
+function lastWord(bytes: Buffer, at: number, length: number): number {
+  let word = length << 24;
+  for (let i = 0; i < (length & 3); i += 1) word |= byteAt(bytes, at + i) << (8 * i);
   return word;
 }
 
-function byteAt(bytes: Uint8Array, at: number): number {
+function byteAt(bytes: Buffer, at: number): number {
   return bytes[at] as number;
 }

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-entry.ts';
-import { digestEntry, readLedgerKey } from '../../codec/ledger-key.ts';
+import { digestEntry, EntryKey, readLedgerKey } from '../../codec/ledger-key.ts';
 import { readReplay } from '../../codec/request-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence-row.ts';
 import { IdallocError } from '../../errors.ts';
@@ -110,11 +110,7 @@ export class PartitionIndex {
     return this.#sequences;
   }
 
-  placesOf(key: Buffer): readonly number[] {
-    return this.#find(hashKey(key, this.#seed));
-  }
-
-  #find(hash: number): readonly number[] {
+  placesAt(hash: number): readonly number[] {
     const found: number[] = [];
     this.#runs.find(hash, this.#misses.endOf(hash), found);
     this.#open.find(hash, found);
@@ -191,9 +187,9 @@ export class PartitionIndex {
       end += 1;
       if (!isDecision || record.key === null) continue;
       opened ??= timeMs;
-      const hash = hashKey(record.key, this.#seed);
+      const hash = record.hash ?? hashKey(EntryKey.of(record.key), this.#seed);
       // Before it is sealed: a run on disk is read for every key that it holds.
-      if (firsts !== undefined && position.end >= origin && this.#find(hash).length === 0) firsts.add(record.offset);
+      if (firsts !== undefined && position.end >= origin && this.placesAt(hash).length === 0) firsts.add(record.offset);
       this.#open.add(hash, record.offset);
     }
     this.#state = { ...this.#state, end, through, horizon, answeredBelow, anchored, since, recent, opened };

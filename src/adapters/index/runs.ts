@@ -7,7 +7,7 @@ import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type Tabl
 
 /** How many runs of a level are merged into one of the next. */
 export const FAN_IN = 8;
-export const LEVELS = 4;
+const LEVELS = 4;
 /** The runs of this level are not merged. */
 export const LAST_LEVEL = LEVELS - 1;
 /** The entries of a run of the first level: those of the last one are then as many as an item has places for. */

@@ -1,7 +1,8 @@
+import { EntryKey } from '../../codec/ledger-key.ts';
 import type { SequenceRow } from '../../core/sequence-row.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ledger-ports.ts';
-import { type HashSeed, randomSeed } from './items.ts';
+import { type HashSeed, hashKey, randomSeed } from './items.ts';
 import { openOrReplace } from './kept-stores.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
@@ -205,8 +206,16 @@ export class SqliteIndex implements LedgerCopies {
     return this.#of(partition).sequences.all();
   }
 
+  hashOf(key: EntryKey): number {
+    return hashKey(key, this.#store.seed);
+  }
+
+  placesAt(partition: number, hash: number): readonly number[] {
+    return this.#guarded(() => this.#of(partition).placesAt(hash));
+  }
+
   placesOf(partition: number, key: Buffer): readonly number[] {
-    return this.#guarded(() => this.#of(partition).placesOf(key));
+    return this.placesAt(partition, this.hashOf(EntryKey.of(key)));
   }
 
   apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied {

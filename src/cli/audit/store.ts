@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/items.ts';
-import { encodeNumbersKey } from '../../codec/ledger-key.ts';
+import { EntryKey, encodeNumbersKey } from '../../codec/ledger-key.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import {
   type Found,
@@ -193,7 +193,7 @@ export class AuditStore implements Disposable {
   }
 
   #hashOf(key: Buffer): number {
-    return hashKey(key, this.#seed);
+    return hashKey(EntryKey.of(key), this.#seed);
   }
 
   #wrote(): void {

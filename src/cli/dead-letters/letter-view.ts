@@ -4,7 +4,7 @@ import { decodeIdRequest } from '../../codec/id-request.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
-import { HEADERS_CUT } from '../../kafka/records/headers.ts';
+import { HEADERS_CUT } from '../../kafka/records/fetched-record.ts';
 import { counted, printable, table, timeText } from '../output.ts';
 
 /** A dead letter: its record, and what its headers say. */

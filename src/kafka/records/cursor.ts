@@ -10,19 +10,20 @@ const MAX_EXACT_SHIFT = 49;
 
 /** Reads fields one after another. A read past the end throws UnreadableBatch. */
 export class Cursor {
-  readonly #bytes: Buffer;
-  at = 0;
+  readonly bytes: Buffer;
+  at: number;
 
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
+  constructor(bytes: Buffer, at = 0) {
+    this.bytes = bytes;
+    this.at = at;
   }
 
   get length(): number {
-    return this.#bytes.length;
+    return this.bytes.length;
   }
 
   byte(): number {
-    const byte = this.#bytes[this.at];
+    const byte = this.bytes[this.at];
     if (byte === undefined) throw damaged();
     this.at += 1;
     return byte;
@@ -57,22 +58,31 @@ export class Cursor {
     const length = this.varint();
     if (length === -1) return null;
     const start = this.at;
-    if (length < 0 || start + length > this.#bytes.length) throw damaged();
+    if (length < 0 || start + length > this.bytes.length) throw damaged();
     this.at = start + length;
-    return this.#bytes.subarray(start, this.at);
+    return this.bytes.subarray(start, this.at);
+  }
+
+  /** Skips what `sized` would return. */
+  skipSized(): void {
+    const length = this.varint();
+    if (length === -1) return;
+    const end = this.at + length;
+    if (length < 0 || end > this.bytes.length) throw damaged();
+    this.at = end;
   }
 
   /** Skips these bytes if they come next. */
   skip(expected: Buffer): boolean {
     const start = this.at;
-    for (let i = 0; i < expected.length; i += 1) if (this.#bytes[start + i] !== expected[i]) return false;
+    for (let i = 0; i < expected.length; i += 1) if (this.bytes[start + i] !== expected[i]) return false;
     this.at = start + expected.length;
     return true;
   }
 
   /** A view of the bytes read since `start`. */
   since(start: number): Buffer {
-    return this.#bytes.subarray(start, this.at);
+    return this.bytes.subarray(start, this.at);
   }
 
   #longVarlong(): bigint {

@@ -1,5 +1,6 @@
 import { decompress } from './codecs.ts';
-import { Cursor, damaged, UnreadableBatch } from './cursor.ts';
+import { damaged, UnreadableBatch } from './cursor.ts';
+import { newHeaders, RecordReader } from './fetched-record.ts';
 import {
   AT,
   type BatchHead,
@@ -12,7 +13,6 @@ import {
   readInt64,
   timestampOf,
 } from './format.ts';
-import { HeaderReader, newHeaders } from './headers.ts';
 import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
 
@@ -58,8 +58,7 @@ export async function decodeBatches(
 /** A batch that is being read. */
 interface OpenBatch {
   readonly head: BatchHead;
-  readonly body: Cursor;
-  readonly headers: HeaderReader;
+  readonly body: RecordReader;
   /** How many records were read, and the lowest offset that the next one may have. */
   count: number;
   least: number;
@@ -144,8 +143,8 @@ export class BatchDecoder {
     if (this.#isLeftOut(batch, head)) return this.#passed(head);
     if (this.#skipsDense && head.bulk === 'dense') return this.#skip(batch, head);
     try {
-      const body = new Cursor(await this.#body(batch, head));
-      this.#open = { head, body, headers: new HeaderReader(body), count: 0, least: head.baseOffset };
+      const body = new RecordReader(head, await this.#body(batch, head));
+      this.#open = { head, body, count: 0, least: head.baseOffset };
     } catch (error) {
       await this.#unreadable(head, error);
     }
@@ -192,18 +191,18 @@ export class BatchDecoder {
   /** Reads on in a batch, which is unreadable unless its body holds exactly the records that its head announces. */
   async #readOpen(open: OpenBatch, maxItems: number): Promise<void> {
     const before = this.#records.length;
-    const { head, body, headers } = open;
+    const { head, body } = open;
     try {
       for (; open.count < head.count; open.count += 1) {
         if (this.#readItems >= maxItems) return;
-        const record = readRecord(body, headers, head);
+        const record = body.next();
         if (record.offset < open.least || record.offset > head.lastOffset) throw damaged();
         open.least = record.offset + 1;
-        if (record.offset >= this.#next) this.#add(record, headers.read);
-        this.#items += 1 + headers.read;
+        if (record.offset >= this.#next) this.#add(record, body.headers);
+        this.#items += 1 + body.headers;
         if (this.#items >= ITEMS_PER_TURN) await this.#count(0);
       }
-      if (body.at !== body.length) throw damaged();
+      if (!body.isAtEnd) throw damaged();
       await this.#passed(head);
     } catch (error) {
       this.#records.length = before;
@@ -244,25 +243,6 @@ export class BatchDecoder {
     this.#items = 0;
     await this.#nextTurn();
   }
-}
-
-/**
- * Record: length varint, attributes int8, timestamp delta varlong, offset delta varint, key bytes, value bytes,
- * headers; bytes: length varint, -1 for null; headers: count varint, then name and value as bytes.
- */
-function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): FetchedRecord {
-  const length = cursor.varint();
-  const end = cursor.at + length;
-  if (length < 0 || end > cursor.length) throw damaged();
-  cursor.byte(); // attributes, still unused
-  const timestampMs = timestampOf(head, cursor.varlong());
-  const offset = head.baseOffset + cursor.varint();
-  const key = cursor.sized();
-  const value = cursor.sized();
-  const record = { offset, timestampMs, key, value, headers: headers.headers(), bulk: head.bulk };
-  if (headers.isCut ? cursor.at > end : cursor.at !== end) throw damaged();
-  cursor.at = end;
-  return record;
 }
 
 function placeholder(offset: number, timestampMs: number, reason: string): FetchedRecord {

@@ -1,3 +1,4 @@
+import type { Bytes } from '../../core/slice.ts';
 import { AT, CHECKED_FROM, crc32c, LENGTH_END, RECORD_FORMAT, writeInt64 } from './format.ts';
 import type { NewRecord } from './record.ts';
 
@@ -14,86 +15,113 @@ export function encodeBatch(
 ): Buffer {
   if (records.length === 0) throw new RangeError('a record batch needs at least one record');
   const baseMs = Math.floor(baseTimestampMs);
-  const plan = new Plan(records, baseMs, firstHeaders);
-  const batch = Buffer.allocUnsafe(AT.records + plan.bytes);
+  const names = new EncodedNames();
+  // What is measured of a record is kept until it is written: its size, and how many headers it has.
+  const sizes = new Int32Array(records.length);
+  const counts = new Int32Array(records.length);
+  let bytes = 0;
+  let maxDelta = Number.NEGATIVE_INFINITY;
+  records.forEach((record, i) => {
+    const delta = timeDeltaOf(record, baseMs);
+    const own = measure(record.headers, names);
+    const more = i === 0 ? measure(firstHeaders, names) : NO_HEADERS;
+    const count = own.count + more.count;
+    const size =
+      1 + // attributes
+      varlongBytes(delta) +
+      varintBytes(i) +
+      sizedBytes(record.key) +
+      sizedBytes(record.value) +
+      varintBytes(count) +
+      own.bytes +
+      more.bytes;
+    counts[i] = count;
+    sizes[i] = size;
+    bytes += varintBytes(size) + size;
+    if (delta > maxDelta) maxDelta = delta;
+  });
+  const batch = Buffer.allocUnsafe(AT.records + bytes);
   const writer = new Writer(batch, AT.records);
   records.forEach((record, i) => {
-    writeRecord(writer, record, i, plan);
+    writer.varint(sizes[i] as number);
+    writer.byte(0);
+    writer.varlong(timeDeltaOf(record, baseMs));
+    writer.varint(i);
+    writer.sized(record.key);
+    writer.sized(record.value);
+    writer.varint(counts[i] as number);
+    writeHeaders(writer, record.headers, names);
+    if (i === 0) writeHeaders(writer, firstHeaders, names);
   });
-  writeHead(batch, records.length, baseMs, plan.maxDelta);
+  writeHead(batch, records.length, baseMs, maxDelta);
   return batch;
 }
 
-type Value = Buffer | string | null;
+const EMPTY = Buffer.alloc(0);
+
+type Value = Bytes | string | null;
 type Headers = NonNullable<NewRecord['headers']>;
 
-/**
- * The measurements of a batch before it is allocated, so that writing measures nothing again: the size of each record,
- * and the names and values of all headers in one list.
- */
-class Plan {
-  /** The size of all records, including their length fields. */
-  bytes = 0;
-  maxDelta = Number.NEGATIVE_INFINITY;
-  /** By record: its size without its length, its time after the batch's, and where its headers end. */
-  readonly sizes: number[] = [];
-  readonly timeDeltas: number[] = [];
-  readonly headerEnds: number[] = [];
-  /** The headers of all records, in order. */
-  readonly names: Buffer[] = [];
-  readonly values: Value[] = [];
-  readonly valueBytes: number[] = [];
-  /** The records of a batch have the same few names. */
-  readonly #encodedNames = new Map<string, Buffer>();
+/** The records of a batch have the same few names: each is encoded once. */
+class EncodedNames {
+  readonly #names = new Map<string, Buffer>();
+  #last = '';
+  #lastEncoded: Buffer = EMPTY;
 
-  constructor(records: readonly NewRecord[], baseMs: number, firstHeaders: Headers) {
-    records.forEach((record, i) => {
-      const timeDelta = timeDeltaOf(record, baseMs);
-      const first = this.names.length;
-      let headerBytes = record.headers === undefined ? 0 : this.#takeHeaders(record.headers);
-      if (i === 0) headerBytes += this.#takeHeaders(firstHeaders);
-      const size =
-        1 + // attributes
-        varlongBytes(timeDelta) +
-        varintBytes(i) +
-        sizedBytes(record.key) +
-        sizedBytes(record.value) +
-        varintBytes(this.names.length - first) +
-        headerBytes;
-      this.sizes.push(size);
-      this.timeDeltas.push(timeDelta);
-      this.headerEnds.push(this.names.length);
-      this.bytes += varintBytes(size) + size;
-      if (timeDelta > this.maxDelta) this.maxDelta = timeDelta;
-    });
+  of(name: string): Buffer {
+    if (name === this.#last) return this.#lastEncoded;
+    this.#last = name;
+    this.#lastEncoded = this.#names.get(name) ?? this.#encode(name);
+    return this.#lastEncoded;
   }
 
-  #takeHeaders(headers: Headers): number {
-    let bytes = 0;
-    for (const name of Object.keys(headers)) {
-      const value = headers[name];
-      const encoded = this.#encodedName(name);
-      if (isList(value)) for (const one of value) bytes += this.#takeHeader(encoded, one);
-      else bytes += this.#takeHeader(encoded, value ?? (value === null ? null : ''));
-    }
-    return bytes;
-  }
-
-  #takeHeader(name: Buffer, value: Value): number {
-    const valueBytes = value === null ? -1 : typeof value === 'string' ? Buffer.byteLength(value) : value.length;
-    this.names.push(name);
-    this.values.push(value);
-    this.valueBytes.push(valueBytes);
-    return varintBytes(name.length) + name.length + varintBytes(valueBytes) + Math.max(valueBytes, 0);
-  }
-
-  #encodedName(name: string): Buffer {
-    const known = this.#encodedNames.get(name);
-    if (known !== undefined) return known;
+  #encode(name: string): Buffer {
     const encoded = Buffer.from(name);
-    this.#encodedNames.set(name, encoded);
+    this.#names.set(name, encoded);
     return encoded;
   }
+}
+
+/** How many headers there are, and the bytes that they take. */
+interface Measure {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+const NO_HEADERS: Measure = { count: 0, bytes: 0 };
+
+function measure(headers: Headers | undefined, names: EncodedNames): Measure {
+  if (headers === undefined) return NO_HEADERS;
+  let count = 0;
+  let bytes = 0;
+  for (const name in headers) {
+    const nameBytes = sizedBytes(names.of(name));
+    const value = headers[name];
+    if (isList(value)) {
+      count += value.length;
+      for (const one of value) bytes += nameBytes + valueBytes(one);
+    } else {
+      count += 1;
+      bytes += nameBytes + valueBytes(value);
+    }
+  }
+  return { count, bytes };
+}
+
+function writeHeaders(writer: Writer, headers: Headers | undefined, names: EncodedNames): void {
+  for (const name in headers) {
+    const encoded = names.of(name);
+    const value = headers[name];
+    if (isList(value)) for (const one of value) writer.header(encoded, one);
+    else writer.header(encoded, value);
+  }
+}
+
+function valueBytes(value: Value | undefined): number {
+  if (value === undefined) return 1;
+  if (typeof value !== 'string') return sizedBytes(value);
+  const bytes = Buffer.byteLength(value);
+  return varintBytes(bytes) + bytes;
 }
 
 /** Doubled by the zigzag encoding, a larger delta would not be a safe integer. */
@@ -108,24 +136,6 @@ function timeDeltaOf({ timestampMs }: NewRecord, baseMs: number): number {
 /** Array.isArray does not narrow a readonly array away. */
 function isList(value: Value | undefined | readonly Value[]): value is readonly Value[] {
   return Array.isArray(value);
-}
-
-function writeRecord(writer: Writer, record: NewRecord, i: number, plan: Plan): void {
-  const first = i === 0 ? 0 : (plan.headerEnds[i - 1] as number);
-  const end = plan.headerEnds[i] as number;
-  writer.varint(plan.sizes[i] as number);
-  writer.byte(0);
-  writer.varlong(plan.timeDeltas[i] as number);
-  writer.varint(i);
-  writer.sized(record.key);
-  writer.sized(record.value);
-  writer.varint(end - first);
-  for (let at = first; at < end; at += 1) {
-    writer.sized(plan.names[at] as Buffer);
-    const value = plan.values[at] as Value;
-    if (typeof value === 'string') writer.text(value, plan.valueBytes[at] as number);
-    else writer.sized(value);
-  }
 }
 
 function writeHead(batch: Buffer, count: number, baseMs: number, maxDelta: number): void {
@@ -178,15 +188,25 @@ class Writer {
   }
 
   /** The bytes after their length; null as the length -1. */
-  sized(bytes: Buffer | null): void {
+  sized(bytes: Bytes | null): void {
     this.varint(bytes?.length ?? -1);
     if (bytes === null) return;
-    this.#bytes.set(bytes, this.#at);
+    // A view is copied by the platform: its own `copy` checks more than is needed here.
+    if (bytes instanceof Uint8Array) this.#bytes.set(bytes, this.#at);
+    else bytes.copy(this.#bytes, this.#at);
     this.#at += bytes.length;
   }
 
-  /** As UTF-8, which takes `bytes` bytes. */
-  text(text: string, bytes: number): void {
+  /** A name and a value, strings as UTF-8. */
+  header(name: Buffer, value: Value | undefined): void {
+    this.sized(name);
+    if (typeof value === 'string') this.text(value);
+    else this.sized(value === undefined ? EMPTY : value);
+  }
+
+  /** As UTF-8, after its length. */
+  text(text: string): void {
+    const bytes = Buffer.byteLength(text);
     this.varint(bytes);
     this.#bytes.write(text, this.#at, bytes, 'utf8');
     this.#at += bytes;
@@ -197,7 +217,7 @@ function zigzag(value: number): number {
   return value < 0 ? -2 * value - 1 : 2 * value;
 }
 
-function sizedBytes(bytes: Buffer | null): number {
+function sizedBytes(bytes: Bytes | null): number {
   return bytes === null ? 1 : varintBytes(bytes.length) + bytes.length;
 }
 

@@ -1,3 +1,5 @@
+import { type Bytes, Slice } from '../../core/slice.ts';
+
 /** Headers by name, without a prototype; a repeated name has a list. */
 export type HeaderValue = Buffer | null;
 export type Headers = Readonly<Record<string, HeaderValue | readonly HeaderValue[]>>;
@@ -17,6 +19,17 @@ export interface FetchedRecord {
   readonly bulk?: Bulk | undefined;
   /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
   readonly since?: number | undefined;
+  /** Of a record that was read from a batch, these need neither views nor objects. */
+  readonly fields?: RecordFields | undefined;
+}
+
+/** The value and the headers of a record, as they are in its batch. */
+export interface RecordFields {
+  hasHeader(name: string): boolean;
+  /** Whether value and headers are those of another record, but for the values of this header. */
+  isLike(other: RecordFields, except: string): boolean;
+  /** The value of the first header of this name; undefined if there is none, or null. */
+  headerAt(name: string): Slice | undefined;
 }
 
 /** Its batch has many records, or very many for its size. */
@@ -39,10 +52,10 @@ export function bulkOf(records: number, bytes: number): Bulk | undefined {
 
 /** A record to write. */
 export interface NewRecord {
-  readonly key: Buffer | null;
-  readonly value: Buffer | null;
+  readonly key: Bytes | null;
+  readonly value: Bytes | null;
   /** Strings are written as UTF-8, undefined as an empty value. */
-  readonly headers?: Readonly<Record<string, Buffer | string | null | undefined | readonly (Buffer | string | null)[]>>;
+  readonly headers?: Readonly<Record<string, Bytes | string | null | undefined | readonly (Bytes | string | null)[]>>;
   /** Milliseconds since 1970; by default the batch's timestamp. */
   readonly timestampMs?: number;
 }
@@ -69,7 +82,7 @@ export function maxBytesOf({ key, value, headers }: NewRecord): number {
 }
 
 /** Three for each UTF-16 unit is the most that UTF-8 takes. */
-function utf8Bytes(value: Buffer | string | null | undefined): number {
+function utf8Bytes(value: Bytes | string | null | undefined): number {
   return typeof value === 'string' ? 3 * value.length : (value?.length ?? 0);
 }
 
@@ -78,26 +91,34 @@ function utf8Bytes(value: Buffer | string | null | undefined): number {
  * of a key share a partition whichever client writes them. Records without a key go to `next()`, any integer from 0 on,
  * modulo the number of partitions.
  */
-export function partitionFor(key: Buffer | null, partitions: number, next: () => number): number {
-  return (key === null ? next() : murmur2(key) & 0x7fff_ffff) % partitions;
+export function partitionFor(key: Buffer | Slice | null, partitions: number, next: () => number): number {
+  if (key === null) return next() % partitions;
+  const { bytes, at, length } = key instanceof Slice ? key : Slice.of(key);
+  return (murmur2(bytes, at, length) & 0x7fff_ffff) % partitions;
 }
 
 const SEED = 0x9747b28c;
 const MULTIPLIER = 0x5bd1e995;
 
 /** MurmurHash2, 32 bits, little endian (Austin Appleby, public domain), with the seed that Kafka's clients use. */
-function murmur2(data: Buffer): number {
-  let hash = SEED ^ data.length;
-  const words = data.length & ~3;
-  for (let at = 0; at < words; at += 4) {
-    let word = Math.imul(data.readInt32LE(at), MULTIPLIER);
+function murmur2(bytes: Buffer, from: number, length: number): number {
+  let hash = SEED ^ length;
+  const end = from + (length & ~3);
+  for (let at = from; at < end; at += 4) {
+    const read =
+      byteAt(bytes, at) | (byteAt(bytes, at + 1) << 8) | (byteAt(bytes, at + 2) << 16) | (byteAt(bytes, at + 3) << 24);
+    let word = Math.imul(read, MULTIPLIER);
     word = Math.imul(word ^ (word >>> 24), MULTIPLIER);
     hash = Math.imul(hash, MULTIPLIER) ^ word;
   }
-  if (words < data.length) {
-    for (let at = data.length - 1; at >= words; at -= 1) hash ^= (data[at] ?? 0) << (8 * (at - words));
+  if (end < from + length) {
+    for (let at = from + length - 1; at >= end; at -= 1) hash ^= byteAt(bytes, at) << (8 * (at - end));
     hash = Math.imul(hash, MULTIPLIER);
   }
   hash = Math.imul(hash ^ (hash >>> 13), MULTIPLIER);
   return hash ^ (hash >>> 15);
+}
+
+function byteAt(bytes: Buffer, at: number): number {
+  return bytes[at] as number;
 }

@@ -9,7 +9,6 @@ import { WireConnection } from './kafkajs-connection.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
 import { type ApiVersions, definitionOf, errorClasses, type InnerLogger, type Protocol } from './kafkajs-modules.ts';
 import { APIS, type BrokerAddress, type BrokerLink, type Dialer } from './port.ts';
-import type { tlsOf } from './settings.ts';
 
 /** kafkajs' log of its connections. Only for debugging: errors are also thrown. */
 export type DebugLog = (fields: object, message: string) => void;
@@ -125,7 +124,9 @@ export interface BrokerProbe {
  */
 export async function probeBroker(
   address: BrokerAddress,
-  tls: Partial<ReturnType<typeof tlsOf>> | undefined,
+  tls:
+    | { readonly ca?: string | undefined; readonly cert?: string | undefined; readonly key?: string | undefined }
+    | undefined,
   timeoutMs: number,
 ): Promise<BrokerProbe> {
   const connection = new WireConnection(

@@ -13,6 +13,7 @@ import { DEFAULT_HEADER_NAMES, type RecordHeaders, replyHeaders } from '../../..
 import type { ErrorCode } from '../../../src/errors.ts';
 import { partitionFor } from '../../../src/kafka/records/record.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
+import { sentHeaders, sentRecord } from '../../support/memory-publisher.ts';
 import { batchAt, LAYOUT } from './batches.ts';
 
 export const REPLIES = 'id.replies.orders';
@@ -130,7 +131,7 @@ export class Topics {
     const key = Buffer.from(correlationId);
     const requestId = correlationId === id ? undefined : Buffer.from(id);
     const fields = { names: DEFAULT_HEADER_NAMES, correlationId: key, requestId, replayed: false, trace: {} };
-    const headers = asRead(replyHeaders(fields));
+    const headers = asRead(sentHeaders(replyHeaders(fields)));
     const value = encodeIdReply({ correlationId: key, batch }, 'RANGES');
     this.append(topic, partition, { key, value, headers, timestampMs: batch.generatedAtMs });
   }
@@ -147,10 +148,11 @@ export class Topics {
     const [first] = rejections;
     if (first === undefined) throw new RangeError('a letter for nothing');
     const { partition } = first.record;
-    const { key, value, headers } =
+    const { key, value, headers } = sentRecord(
       rejections.length > 1
         ? rangeLetter(rejections, partition, CONTEXT)
-        : deadLetter(first.record, partition, first, CONTEXT);
+        : deadLetter(first.record, partition, first, CONTEXT),
+    );
     const { timestampMs } = first.record;
     this.append('letters', 0, { key, value, headers: asRead(headers), timestampMs });
   }

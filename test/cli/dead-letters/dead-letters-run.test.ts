@@ -11,6 +11,7 @@ import {
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/request-headers.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
 import { LoopStage, T } from '../../support/loop-stage.ts';
+import { sentRecord } from '../../support/memory-publisher.ts';
 
 const PARTITION = 1;
 const CONTEXT = { names: DEFAULT_HEADER_NAMES, requestTopic: T, deadLetterTopic: 'dlt' };
@@ -40,7 +41,7 @@ function letterFor(offsets: readonly number[], headers: RecordHeaders = {}) {
     rejections.length === 1
       ? deadLetter(first.record, PARTITION, first, CONTEXT)
       : rangeLetter(rejections, PARTITION, CONTEXT);
-  const { key, value } = outgoing;
+  const { key, value } = sentRecord(outgoing);
   const read = Object.entries(outgoing.headers).map(([name, header]) => [name, Buffer.from(header as string)]);
   const place = { topic: 'dlt', partition: 0, offset: 5, timestampMs: 1_700_000_000_001 };
   return letterOf({ ...place, key, value, headers: Object.fromEntries(read) as TopicRecord['headers'] });

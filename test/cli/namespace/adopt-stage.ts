@@ -46,7 +46,8 @@ export class AdoptStage extends OrderStage {
     this.link = async () => ({ fault: this.fault('etcd') ?? 'pass' });
     const { cluster } = this.loop;
     const call = cluster.call.bind(cluster);
-    cluster.call = (node, purpose, timeoutMs, use) => call(node, purpose, timeoutMs, (link) => use(this.#failing(link)));
+    cluster.call = (node, purpose, timeoutMs, use) =>
+      call(node, purpose, timeoutMs, (link) => use(this.#failing(link)));
   }
 
   #failing(link: BrokerLink): BrokerLink {

@@ -38,7 +38,8 @@ export class ReplayStage {
       for (const { partition, offset, metadata } of partitions) this.done.push(`${partition} at ${offset} ${metadata}`);
     };
     const call = cluster.call.bind(cluster);
-    cluster.call = (node, purpose, timeoutMs, use) => call(node, purpose, timeoutMs, (link) => use(this.#watched(link)));
+    cluster.call = (node, purpose, timeoutMs, use) =>
+      call(node, purpose, timeoutMs, (link) => use(this.#watched(link)));
   }
 
   #watched(link: BrokerLink): BrokerLink {

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
-import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
-import { FORGOTTEN, nameOf, readDecided } from '../../../src/ledger/decided.ts';
+import { EntryKey, encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
+import { FORGOTTEN, readDecided } from '../../../src/ledger/decided.ts';
 import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry as ledgerEntry } from '../../support/memory-records.ts';
@@ -63,14 +63,13 @@ function modelled({ origin, end, horizon, through }: Index): unknown[] {
 
 async function decisions(index: MemoryIndex, records: readonly LedgerRecord[]): Promise<unknown[]> {
   const keys = [0, 1].map((request) => {
-    const key = encodeLedgerKey(Buffer.from(idOf(request)));
-    return { key, name: nameOf(key) };
+    return { key: EntryKey.of(encodeLedgerKey(Buffer.from(idOf(request)))) };
   });
   const held = new Map(records.map((record) => [record.offset, record]));
   const copy = { partition: 0, life: 0, refusal: undefined, invalidate() {} };
   const read = async () => held;
   const found = await readDecided({ index, copy, entries: { read } }, keys);
-  return keys.map(({ name }) => {
+  return keys.map(({ key: { name } }) => {
     const decision = found.get(name);
     return decision === undefined || decision === FORGOTTEN ? decision : decision.offset;
   });
