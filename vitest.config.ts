@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/integration/longest-first.ts';
 import { filesOf } from './test/integration/suites.ts';
 import { git, rotation } from './test/sim/mutants.ts';
-import { SEEDS, SEED_VARIABLE } from './test/support/seeded.ts';
+import { SEED_VARIABLE, SEEDS } from './test/support/seeded.ts';
 
 /** Each commit draws other random values, and one commit always the same, so that what passed once passes again. */
 const seed = process.env[SEED_VARIABLE] ?? String(rotation(git) % SEEDS);

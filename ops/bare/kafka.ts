@@ -186,7 +186,7 @@ export function newClusterId(): string {
  * The configuration of one broker that is its own controller, small and quick enough for a laptop and a test. The
  * BROKER listener is the one by which it reaches itself.
  */
-export function kafkaProperties(
+function kafkaProperties(
   dataDir: string,
   ports: readonly number[],
   more: Readonly<Record<string, string>> = {},
