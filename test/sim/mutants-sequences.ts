@@ -179,7 +179,7 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
   {
     name: 'of swaps that share a transaction only the first is compared',
     scenario: 'two-owners',
-    firstSeed: 80,
+    firstSeed: 1215,
     patches: [
       patch(
         'src/ledger/shared-transactions.ts',
