@@ -298,7 +298,7 @@ function invalid(message: string): IdallocError {
 }
 
 /** The answer of workers in memory. */
-export interface MemoryReply {
+interface MemoryReply {
   /** The correlation ID. */
   readonly key: Buffer;
   readonly delayMs: number;
@@ -308,7 +308,7 @@ export interface MemoryReply {
 }
 
 /** The link of one client to workers in memory. */
-export class MemoryLink implements Transport {
+class MemoryLink implements Transport {
   readonly #accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void;
   readonly #events: TransportEvents;
   readonly #timers = new Set<Timer>();
