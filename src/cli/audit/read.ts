@@ -221,7 +221,9 @@ export class AuditReader {
       const own = this.#requestOf(location, named, entry);
       // Its writer had read a longer log: the ledger was copied to other offsets since, and the requests may be, too.
       const of = { ...own, isRenewal, offset: end > offset ? NOWHERE : own.offset };
-      this.#add(location, batch, { timeMs, replyTopic, doubtful, of });
+      // An entry is appended after its IDs were allocated, whatever its broker's clock says.
+      const shownMs = Math.max(timeMs, batch.generatedAtMs);
+      this.#add(location, batch, { timeMs: shownMs, replyTopic, doubtful, of });
     });
   }
 

@@ -102,11 +102,12 @@ export class Topics {
       hash = requestHash(count, replyTopic),
       partition = record.partition,
       end = 0,
+      behindMs = 0,
     } = {},
   ) {
     this.#batches += 1;
     const batch = batchAt(BASE_TICK + atMs + this.#batches, count);
-    const timestampMs = batch.generatedAtMs;
+    const timestampMs = batch.generatedAtMs - behindMs; // by a broker whose clock is so far behind
     const value = encodeLedgerEntry({
       kind: 'batch',
       requestHash: hash,

@@ -263,6 +263,18 @@ describe('a refusal is wrong', () => {
     expect(refused('QUOTA_EXCEEDED', HOUR_MS)).toEqual([]);
   });
 
+  test('but not before the decision, though a broker whose clock is a year behind has stamped that', () => {
+    const decidedLater = (behindMs: number, refusedMs: number) =>
+      codesOf((topics) => {
+        const asked = topics.ask('a');
+        topics.refuse(asked, 'FORGOTTEN', refusedMs);
+        topics.decide(asked, { atMs: HOUR_MS, behindMs });
+      });
+    const yearMs = 365 * 24 * HOUR_MS;
+    expect([decidedLater(0, 1_000), decidedLater(yearMs, 1_000)]).toEqual([[], []]);
+    expect(decidedLater(yearMs, 2 * HOUR_MS)).toEqual(['WRONG_REFUSAL']);
+  });
+
   test('but not where the beginning of the ledger, or of the replies, was deleted', () => {
     const topics = new Topics();
     topics.serve('before');
