@@ -220,26 +220,6 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a request has the form of the one before it, though another header differs',
-    patches: [
-      patch(
-        'src/kafka/records/fetched-record.ts',
-        'const isAny = texts[i] === except;',
-        'const isAny = i >= 0 && except !== undefined;',
-      ),
-    ],
-  },
-  {
-    name: 'a request has the form of the one before it, though its value differs',
-    patches: [
-      patch(
-        'src/kafka/records/fetched-record.ts',
-        'if (!isSame(bytes, this.#valueAt, theirs, other.#valueAt, fixed)) return false;',
-        'if (!isSame(bytes, this.#valueAt, theirs, other.#valueAt, 0)) return false;',
-      ),
-    ],
-  },
-  {
     name: 'a decision is kept under the correlation ID, not the request ID',
     firstSeed: 8,
     patches: [
