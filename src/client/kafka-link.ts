@@ -155,13 +155,15 @@ class KafkaLink implements Transport {
     await this.#replies.positionOf(replyTopic, timeoutMs);
   }
 
-  async send({ key, value, replyTopic, firstSentMs, headers: others, isWanted }: OutgoingRequest): Promise<void> {
+  async send({ key, value, correlationId, replyTopic, firstSentMs, ...rest }: OutgoingRequest): Promise<void> {
     const { partition } = await this.#replies.positionOf(replyTopic);
     if (this.#isClosed) throw clientClosed();
     const again = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
-    const headers = { ...others, [this.#headers.replyPartition]: String(partition), ...again };
+    const names = this.#headers;
+    // The correlation ID is in a header, so that workers recognise requests that differ in nothing else by their bytes.
+    const own = { [names.correlationId]: correlationId, [names.replyPartition]: String(partition) };
     try {
-      await this.#sender.send({ key, value, headers }, isWanted);
+      await this.#sender.send({ key, value, headers: { ...rest.headers, ...own, ...again } }, rest.isWanted);
     } catch (error) {
       this.#failed();
       throw linkFailure(`the request could not be sent to '${this.#requestTopic}'`, error);

@@ -16,7 +16,9 @@ export interface OutgoingRequest {
    * partition that decides.
    */
   readonly key: Buffer;
+  /** All that it asks for, without the correlation ID. */
   readonly value: Buffer;
+  readonly correlationId: Buffer;
   readonly replyTopic: string;
   /** Wall milliseconds of the first send; undefined the first time. */
   readonly firstSentMs?: number | undefined;
@@ -199,6 +201,8 @@ const MAX_RESEND_MS = 30_000;
 const MAX_PATIENT_MS = 120_000;
 /** The delay after a failed send. */
 const RETRY_UNSENT_MS = 500;
+/** What the value of a request depends on. Two request IDs with the same bytes count as different. */
+const FORM = ['count', 'replyTopic', 'encoding', 'expiresAtMs', 'requestId', 'sequence'] as const;
 
 /** A request in progress, with all callers that wait for its reply. */
 class PendingRequest {
@@ -224,9 +228,9 @@ class PendingRequest {
   /** How many records of each kind were not its answer. */
   readonly passedOver = new Map<string, number>();
 
-  constructor(request: BatchRequest, nowMs: number) {
+  constructor(request: BatchRequest, value: Buffer, nowMs: number) {
     this.request = request;
-    this.value = encodeIdRequest(request);
+    this.value = value;
     this.sentAtMs = nowMs;
   }
 }
@@ -247,6 +251,7 @@ export class Requester {
   /** Why the last send of a request for the buffer failed; undefined if it did not. */
   unsent: Error | undefined;
   #closed: (() => Error) | undefined;
+  #last: { readonly request: BatchRequest; readonly value: Buffer } | undefined;
   #repliedMs = Number.NEGATIVE_INFINITY;
   #begun = 0;
   /** Callers of all pending requests, without those for the buffer. */
@@ -349,11 +354,20 @@ export class Requester {
   }
 
   #begin(key: string, request: BatchRequest): PendingRequest {
-    const pending = new PendingRequest(request, this.#options.runtime.monotonicMs());
+    const pending = new PendingRequest(request, this.#encode(request), this.#options.runtime.monotonicMs());
     this.#pending.set(key, pending);
     this.#begun += 1;
     void this.#send(pending);
     return pending;
+  }
+
+  /** Most requests ask for what the one before asked for. Then they share its value. */
+  #encode(request: BatchRequest): Buffer {
+    const last = this.#last;
+    if (last !== undefined && FORM.every((field) => last.request[field] === request[field])) return last.value;
+    const value = encodeIdRequest({ ...request, correlationId: undefined });
+    this.#last = { request, value };
+    return value;
   }
 
   async #send(pending: PendingRequest): Promise<void> {
@@ -371,7 +385,8 @@ export class Requester {
     try {
       const { value, firstSentMs } = pending;
       pending.firstSentMs ??= Math.floor(runtime.wallMs());
-      await transport.send({ key, value, replyTopic, firstSentMs, headers, isWanted: () => pending.callers.size > 0 });
+      const isWanted = () => pending.callers.size > 0;
+      await transport.send({ key, value, correlationId, replyTopic, firstSentMs, headers, isWanted });
       pending.unsent = undefined;
     } catch (error) {
       const unsent = error instanceof Error ? error : new Error(String(error));

@@ -97,7 +97,7 @@ export class MemoryWorkers {
   async connect(options: BufferOptions = {}): Promise<IdClient> {
     let opened: MemoryLink | undefined;
     const link = async (events: TransportEvents) => {
-      opened = new MemoryLink(events, (value, answer) => this.#accept(value, answer));
+      opened = new MemoryLink(events, (record, answer) => this.#accept(record, answer));
       return opened;
     };
     const onOpen = (dropAll: () => void) => {
@@ -171,7 +171,7 @@ export class MemoryWorkers {
   }
 
   /** Passes the reply to `answer` as soon as the request is read. Throws KAFKA_UNAVAILABLE. */
-  #accept(value: Buffer, answer: (reply: MemoryReply) => void): void {
+  #accept(record: RequestRecord, answer: (reply: MemoryReply) => void): void {
     const mode = this.#mode;
     if (mode.kind === 'unreachable') {
       throw new IdallocError(
@@ -179,13 +179,12 @@ export class MemoryWorkers {
         'the brokers of these workers are away: see MemoryWorkers.disconnect',
       );
     }
-    if (mode.kind === 'silent') this.#unread.push(() => this.#accept(value, answer));
-    else answer(this.#read(value, mode));
+    if (mode.kind === 'silent') this.#unread.push(() => this.#accept(record, answer));
+    else answer(this.#read(record, mode));
   }
 
-  #read(value: Buffer, mode: Mode): MemoryReply {
-    const request = decodeIdRequest(value);
-    const correlationId = request.correlationId ?? Buffer.alloc(0);
+  #read({ value, correlationId }: RequestRecord, mode: Mode): MemoryReply {
+    const request = { ...decodeIdRequest(value), correlationId };
     const { expiresAtMs } = request;
     this.#requests.push({
       correlationId,
@@ -307,20 +306,24 @@ interface MemoryReply {
   readonly retryAfterMs?: number | undefined;
 }
 
+/** What workers in memory read of a request. */
+type RequestRecord = Pick<OutgoingRequest, 'value' | 'correlationId'>;
+type Accept = (record: RequestRecord, answer: (reply: MemoryReply) => void) => void;
+
 /** The link of one client to workers in memory. */
 class MemoryLink implements Transport {
-  readonly #accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void;
+  readonly #accept: Accept;
   readonly #events: TransportEvents;
   readonly #timers = new Set<Timer>();
   dropAll: () => void = () => undefined;
 
-  constructor(events: TransportEvents, accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void) {
+  constructor(events: TransportEvents, accept: Accept) {
     this.#events = events;
     this.#accept = accept;
   }
 
-  async send({ value }: OutgoingRequest): Promise<void> {
-    this.#accept(value, ({ delayMs, ...reply }) => {
+  async send(request: OutgoingRequest): Promise<void> {
+    this.#accept(request, ({ delayMs, ...reply }) => {
       const deliver = () => this.#events.onReply(reply);
       if (delayMs === 0) inMicrotask(deliver);
       else this.#later(delayMs, deliver);

@@ -160,7 +160,8 @@ export class RequestReader {
       const accepted = new Accepted(record, shared, Slice.of(correlationId), keyOf(request), home);
       // What follows from a schema registry, or from more than the correlation ID, is read each time.
       const isPlain = request.requestId === undefined && request.sequence === undefined && unwrapped === undefined;
-      if (isPlain && record.fields !== undefined && !isNamedInBody(value)) this.#last = accepted;
+      const isInHeader = record.fields?.headerAt(names.correlationId) !== undefined;
+      if (isPlain && isInHeader && !isNamedInBody(value)) this.#last = accepted;
       return accepted;
     } catch (error) {
       const { code, message } = rejectionOf(error);

@@ -233,6 +233,24 @@ describe('a request', () => {
     expect(expiries).toEqual([1_780_416_300_000, undefined]);
   });
 
+  test('shares the value of the one before it that asks for the same, and of no other', async () => {
+    const { client, workers } = await stage(quiet);
+    const expiresAt = new Date(1_780_416_300_000);
+    const others = [{ count: 4 }, { count: 3, expiresAt }, { count: 3, encoding: 'IDS' }] as const;
+    for (const [i, other] of others.entries()) {
+      await client.request({ count: 3, correlationId: `one-${i}` });
+      await client.request({ count: 3, correlationId: `same-${i}` });
+      await client.request({ ...other, correlationId: `other-${i}` });
+    }
+    const asked = workers.sent.map(({ value }) => decodeIdRequest(value));
+    expect(asked.filter(({ correlationId }) => correlationId !== undefined)).toEqual([]);
+    for (let i = 0; i < workers.sent.length; i += 3) {
+      const [one, same, other] = workers.sent.slice(i, i + 3);
+      expect(one?.value).toBe(same?.value);
+      expect(other?.value).not.toEqual(same?.value);
+    }
+  });
+
   test.each([new Date(Number.NaN), new Date(-1), 1_780_416_300_000])(
     'is not sent with the expiry %s',
     async (wrong) => {

@@ -22,7 +22,8 @@ async function linked(options: Parameters<LinkStage['open']>[0] = {}, stage = ne
 }
 
 function request(key = 'c-1', replyTopic = REPLIES) {
-  return { key: Buffer.from(key), value: Buffer.from('value'), replyTopic, isWanted: () => true };
+  const id = Buffer.from(key);
+  return { key: id, correlationId: id, value: Buffer.from('value'), replyTopic, isWanted: () => true };
 }
 
 /** Sends as a requester does: again after each failure. */
@@ -43,17 +44,17 @@ function keyOf(partition: number): string {
   return keys.find((key) => partitionFor(Buffer.from(key), 2, () => 0) === partition) ?? '';
 }
 
-test('a request is one record, keyed by its correlation ID, with the reply partition', async () => {
+test('a request is one record, keyed by what names it, with the correlation ID and the reply partition', async () => {
   const { stage, link } = await linked({ partition: 1 });
-  await stage.during(link.send(request(keyOf(1))));
-  const headers = { kafka_replyPartition: '1' };
+  await stage.during(link.send({ ...request(keyOf(1)), correlationId: Buffer.from('this try') }));
+  const headers = { kafka_correlationId: 'this try', kafka_replyPartition: '1' };
   expect(stage.sent).toEqual([{ partition: 1, key: keyOf(1), value: 'value', headers }]);
 });
 
 test('a resend has the time of the first send in a header, in milliseconds', async () => {
   const { stage, link } = await linked();
   await stage.during(link.send({ ...request(), firstSentMs: 1_700_000_000_123 }));
-  const headers = { kafka_replyPartition: '0', 'idalloc-first-sent': '1700000000123' };
+  const headers = { kafka_correlationId: 'c-1', kafka_replyPartition: '0', 'idalloc-first-sent': '1700000000123' };
   expect(stage.sent.map((sent) => sent.headers)).toEqual([headers]);
 });
 
@@ -78,7 +79,7 @@ test('a reply that comes right after its request was sent is not missed', async 
 test('without the option, a random partition is read', async () => {
   const { stage, link } = await linked({}, lastPartitionOf(new LinkStage()));
   await stage.during(link.send(request()));
-  expect(stage.sent.map(({ headers }) => headers)).toEqual([{ kafka_replyPartition: '1' }]);
+  expect(stage.sent).toMatchObject([{ headers: { kafka_replyPartition: '1' } }]);
 });
 
 test('a reply has its layout text, unless the header is too long or repeated', async () => {
@@ -104,9 +105,11 @@ test('a reply carries the time of a retry that its headers name in decimal digit
 });
 
 test('headers can have other names', async () => {
-  const { stage, link } = await linked({ headers: { replyPartition: 'where', replayed: 'again' } });
+  const { stage, link } = await linked({
+    headers: { correlationId: 'what', replyPartition: 'where', replayed: 'again' },
+  });
   await stage.during(link.send(request()));
-  expect(stage.sent.map(({ headers }) => headers)).toEqual([{ where: '0' }]);
+  expect(stage.sent.map(({ headers }) => headers)).toEqual([{ what: 'c-1', where: '0' }]);
   stage.reply('first', { headers: { 'idalloc-replayed': '1' } });
   stage.reply('second', { headers: { again: '1' } });
   await stage.clock.pass(SOON_MS);
@@ -424,9 +427,9 @@ describe('a reply topic that is recreated', () => {
     await stage.during(link.send(request()));
     stage.reply('here');
     await stage.clock.pass(SOON_MS);
-    expect(stage.sent.map(({ headers }) => headers)).toEqual([
-      { kafka_replyPartition: '1' },
-      { kafka_replyPartition: '0' },
+    expect(stage.sent).toMatchObject([
+      { headers: { kafka_replyPartition: '1' } },
+      { headers: { kafka_replyPartition: '0' } },
     ]);
     expect(stage.received).toEqual(['here']);
     expect(stage.moved).toEqual([REPLIES]);

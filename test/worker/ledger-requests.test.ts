@@ -55,6 +55,12 @@ function received() {
   return partitions.flatMap(({ log }) => log.batches().flatMap(recordsOf));
 }
 
+/** What a record asks for. */
+function requestOf(record: ReturnType<typeof received>[number] | undefined) {
+  if (record === undefined) throw new Error('nothing was sent');
+  return { ...decodeIdRequest(record.value as Buffer), correlationId: record.headers?.kafka_correlationId as Buffer };
+}
+
 function answer(reply: IdReply, headers: Record<string, string> = {}): void {
   const value = encodeIdReply(reply, 'RANGES');
   for (const partition of [0, 1]) stage.kafka.send(REPLIES, partition, [{ key: reply.correlationId, value, headers }]);
@@ -66,7 +72,7 @@ test('a request is a record that any worker reads: the sequence as its key, and 
   await stage.clock.pass(100);
   const [record] = received();
   expect(String(record?.key)).toBe('invoices');
-  const request = decodeIdRequest(record?.value as Buffer);
+  const request = requestOf(record);
   expect(request).toMatchObject({
     sequence: 'invoices',
     count: 2,
@@ -74,7 +80,7 @@ test('a request is a record that any worker reads: the sequence as its key, and 
     requestId: Buffer.from('order-1'),
   });
   expect(request.expiresAtMs).toBeGreaterThan(stage.clock.wallMs());
-  answer({ correlationId: request.correlationId as Buffer, numbers: { sequence: 'invoices', ...NUMBERS } });
+  answer({ correlationId: request.correlationId, numbers: { sequence: 'invoices', ...NUMBERS } });
   expect(await stage.during(taken)).toMatchObject({ numbers: NUMBERS, replayed: false });
   expect(logged.map(({ msg }) => msg)).toEqual(['the HTTP API serves Idempotency-Keys and numbers of sequences']);
 });
@@ -83,9 +89,9 @@ test('a look-up has expired long before any clock of a worker, so that it gets w
   await start();
   const looked = take('invoices', true);
   await stage.clock.pass(100);
-  const { expiresAtMs, correlationId, requestId } = decodeIdRequest(received()[0]?.value as Buffer);
+  const { expiresAtMs, correlationId, requestId } = requestOf(received()[0]);
   expect([expiresAtMs, requestId]).toEqual([1, ASKED.key]);
-  answer({ correlationId: correlationId as Buffer, error: { code: 'EXPIRED', message: 'it has no numbers' } });
+  answer({ correlationId, error: { code: 'EXPIRED', message: 'it has no numbers' } });
   await expect(stage.during(looked)).rejects.toMatchObject({ code: 'EXPIRED' });
 });
 
@@ -95,10 +101,10 @@ test('IDs are asked for in their home partition, with ranges, and come as they w
   await stage.clock.pass(100);
   const [record] = received();
   expect(record?.key).toEqual(ASKED.key);
-  const { correlationId, ...request } = decodeIdRequest(record?.value as Buffer);
+  const { correlationId, ...request } = requestOf(record);
   expect(request).toMatchObject({ count: 2, requestId: ASKED.key, replyTopic: REPLIES, encoding: 'RANGES' });
   expect(request.sequence).toBeUndefined();
-  answer({ correlationId: correlationId as Buffer, batch: BATCH }, { 'idalloc-replayed': '1' });
+  answer({ correlationId, batch: BATCH }, { 'idalloc-replayed': '1' });
   expect(await stage.during(asked)).toEqual({
     batch: { ranges: BATCH.ranges, generatedAt: BATCH.generatedAtMs },
     replayed: true,
@@ -110,8 +116,8 @@ test('IDs of another layout than the worker has are an error, since it would sho
   const asked = requests.ids(ASKED);
   asked.catch(() => undefined);
   await stage.clock.pass(100);
-  const { correlationId } = decodeIdRequest(received()[0]?.value as Buffer);
-  answer({ correlationId: correlationId as Buffer, batch: { ...BATCH, epochMs: 0 } });
+  const { correlationId } = requestOf(received()[0]);
+  answer({ correlationId, batch: { ...BATCH, epochMs: 0 } });
   await expect(stage.during(asked)).rejects.toMatchObject({ code: 'MALFORMED_REPLY' });
 });
 
@@ -119,11 +125,10 @@ test('one key may ask two sequences at the same time, and each gets its own answ
   await start();
   const both = [take('invoices'), take('tickets')];
   await stage.clock.pass(100);
-  const asked = received().map(({ value }) => decodeIdRequest(value as Buffer));
+  const asked = received().map(requestOf);
   for (const { sequence = '', correlationId } of asked.toReversed()) {
-    const id = correlationId as Buffer;
-    if (sequence === 'tickets') answer({ correlationId: id, error: { code: 'UNKNOWN_SEQUENCE', message: 'none' } });
-    else answer({ correlationId: id, numbers: { sequence, ...NUMBERS } }, { 'idalloc-replayed': '1' });
+    if (sequence === 'tickets') answer({ correlationId, error: { code: 'UNKNOWN_SEQUENCE', message: 'none' } });
+    else answer({ correlationId, numbers: { sequence, ...NUMBERS } }, { 'idalloc-replayed': '1' });
   }
   const [invoices, tickets] = await stage.during(Promise.allSettled(both));
   expect(invoices).toMatchObject({ status: 'fulfilled', value: { numbers: NUMBERS, replayed: true } });
@@ -159,8 +164,8 @@ test('a missing reply topic is logged, and requests succeed as soon as it exists
   stage.kafka.createTopic('id.replies.later', { partitions: 1, replicas: 2 });
   const taken = take('invoices');
   await stage.clock.pass(5_000);
-  const request = decodeIdRequest(received()[0]?.value as Buffer);
-  const id = request.correlationId as Buffer;
+  const request = requestOf(received()[0]);
+  const id = request.correlationId;
   const value = encodeIdReply({ correlationId: id, numbers: { sequence: 'invoices', ...NUMBERS } }, 'RANGES');
   stage.kafka.send('id.replies.later', 0, [{ key: id, value, headers: {} }]);
   expect(await stage.during(taken)).toMatchObject({ numbers: NUMBERS });
