@@ -13,7 +13,6 @@ import type { TlsSettings } from '../../src/http/server.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
-import { seeded } from './seeded.ts';
 
 export const STAGE_LAYOUT = presetLayout('default');
 const STAGE_MAX_COUNT = 100_000;
@@ -63,7 +62,7 @@ export class ApiStage {
     const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
     const authority = () => this.authority;
     const datacenterId = Math.min(4, layout.maxDatacenter);
-    const options = { layout, datacenterId, readClock, authority, random: seeded('api').next };
+    const options = { layout, datacenterId, readClock, authority, random: () => 0.5 };
     this.#allocator = new LeasedAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
     const source: Allocator = {
       holds: (allocation) => this.#allocator.holds(allocation),
