@@ -137,11 +137,12 @@ export class LedgerEnds {
     const copied = this.#copied.get(partition);
     if (copied?.revision === stored.revision && copied.copyLife === copyLife) throw copied.error;
     this.#copied.delete(partition);
-    const life = stored.head?.life ?? 0;
-    const kept = this.#kept.get(partition);
-    const heads = [stored.head, kept?.life === life ? kept : undefined].filter((head) => head !== undefined);
+    const { life = 0, end: storedEnd = 0 } = stored.head ?? {};
+    const remembered = this.#kept.get(partition);
+    const kept = remembered?.life === life ? remembered : undefined;
+    const heads = [stored.head, kept].filter((head) => head !== undefined);
     const isSame = before?.revision === stored.revision && before.copyLife === copyLife;
-    if (!isSame) await this.#reach(partition, kept === undefined ? (stored.head?.end ?? 0) : 0);
+    if (!isSame && storedEnd > (kept?.end ?? 0)) await this.#reach(partition, storedEnd);
     const lost: EndHead[] = [];
     for (const head of isSame ? [] : heads) if (await this.#isLost(partition, head, stored.revision)) lost.push(head);
     const through = Math.max(-1, ...heads.map((head) => head.through));
@@ -273,7 +274,10 @@ export class LedgerEnds {
     return isSame || isOwn;
   }
 
-  /** Reads the log up to this end, if it is that long. A copy that was restored has shown already that it is not. */
+  /**
+   * Reads the log up to this end, if it is that long. A copy that was restored has shown already whether the log is as
+   * long as it was before, but not how far another owner has gone since.
+   */
   async #reach(partition: number, end: number): Promise<void> {
     const { index, log, copyOf } = this.#options;
     if (index.end(partition) < end) await copyOf(partition).reached(await log.endOffset(partition, end));

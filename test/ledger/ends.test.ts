@@ -308,6 +308,19 @@ describe('a loss that the owner notices', () => {
     expect(losses).toHaveLength(1);
   });
 
+  it('is not what another owner decides after the copy was restored', async () => {
+    const { worker, owner, losses } = await owned('a', 'b');
+    owner.copy.restore('its index is damaged');
+    owner.catchUp();
+    const other = await takenOver(worker());
+    await other.serve([request(3, 'd'), request(4, 'e')]);
+    other.catchUp();
+    await other.ledger.raise([0]);
+    await owner.ledger.mark(0);
+    await owner.serve([request(2, 'c')]);
+    expect([losses, last(owner)]).toEqual([[], ['batch']]);
+  });
+
   it('is nothing if retention has removed what the copy lacks', async () => {
     const { topic, owner, losses } = await owned('a', 'b');
     topic.trim(0, 3);
