@@ -17,11 +17,18 @@ export interface KafkaLedgerEntriesOptions {
 /** The time limit of reading one offset, including retries. */
 const READ_TIMEOUT_MS = 5_000;
 const ONE_READ_TIMEOUT_MS = 1_500;
-/** A fetch for one entry returns its record batch; a replay needs what follows as well. */
-const FEW_BYTES = 64 * 1024;
+/**
+ * The bytes of all fetches of one read together, besides a record batch for each, which is the least that a broker
+ * returns. A read of few entries may take less: that of one entry has what follows as well, for a replay.
+ */
 const MANY_BYTES = 1_048_576;
-/** When this many entries are read, their neighbours are likely to be read next. */
+const FEW_BYTES = 64 * 1024;
+/** When this many entries are near each other, their neighbours are likely to be read next. */
 const MANY_ENTRIES = 16;
+/** Offsets that are nearer are read by the same fetch: as many entries as fit into the bytes of a few. */
+const NEAR = 500;
+/** Places that are fetched side by side. */
+const FETCHES_AT_ONCE = 8;
 /** Partitions whose last chunk is kept: about 3 MB each when decoded. */
 const MAX_KEPT_CHUNKS = 16;
 /** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */
@@ -38,9 +45,11 @@ interface Chunk {
 const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
 
 /**
- * Reads single entries of the ledger by their offsets. A replay reads one after the other, so the last chunk of each
- * partition is kept for a moment. Not for longer: an entry deleted by retention no longer decides anything, and a
- * worker that does not know it may have decided again.
+ * Reads single entries of the ledger by their offsets. Where they lie apart, several places are fetched side by side,
+ * and share what one read may take: otherwise requests whose decisions are strewn over the ledger would read all of it.
+ *
+ * A replay reads one after the other, so the last chunk of each partition is kept for a moment. Not for longer: an
+ * entry deleted by retention no longer decides anything, and a worker that does not know it may have decided again.
  */
 export class KafkaLedgerEntries implements LedgerEntries {
   readonly #options: KafkaLedgerEntriesOptions;
@@ -56,15 +65,31 @@ export class KafkaLedgerEntries implements LedgerEntries {
   async read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>> {
     const found = new Map<number, LedgerRecord>();
     const forgets = this.#forgets;
-    let chunk = this.#keptOf(partition);
-    for (const offset of offsets) {
-      if (offset < chunk.from || offset >= chunk.next) {
-        chunk = await this.#readFrom(partition, offset, offsets.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
-      }
+    let last = this.#keptOf(partition);
+    const take = (chunk: Chunk, offset: number) => {
       const record = entryAt(chunk, offset);
       if (record !== undefined) found.set(offset, toEntry(partition, record));
+    };
+    for (const offset of offsets) if (isWithin(last, offset)) take(last, offset);
+    const due = placesOf(offsets.filter((offset) => !isWithin(last, offset)));
+    const share = Math.floor(MANY_BYTES / Math.max(1, due.length));
+    const fetchInTurn = async () => {
+      for (let place = due.shift(); place !== undefined; place = due.shift()) {
+        const maxBytes = Math.min(share, place.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
+        let chunk = NOTHING;
+        for (const offset of place) {
+          if (!isWithin(chunk, offset)) chunk = await this.#readFrom(partition, offset, maxBytes);
+          take(chunk, offset);
+        }
+        if (chunk.next > last.next) last = chunk;
+      }
+    };
+    try {
+      await Promise.all(Array.from({ length: Math.min(due.length, FETCHES_AT_ONCE) }, fetchInTurn));
+    } finally {
+      due.length = 0; // once one has failed, nothing more is fetched
     }
-    if (forgets === this.#forgets) this.#keep(partition, chunk);
+    if (forgets === this.#forgets) this.#keep(partition, last);
     return found;
   }
 
@@ -144,6 +169,22 @@ function isBeyondEnd(error: unknown): boolean {
 function isTransient(error: unknown): boolean {
   const errorCode = kafkaErrorCode(error);
   return isTransientCode(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
+}
+
+function isWithin({ from, next }: Chunk, offset: number): boolean {
+  return offset >= from && offset < next;
+}
+
+/** Rising offsets, apart where they are far from each other. */
+function placesOf(offsets: readonly number[]): number[][] {
+  const places: number[][] = [];
+  let before = Number.NEGATIVE_INFINITY;
+  for (const offset of offsets) {
+    if (offset - before < NEAR) places.at(-1)?.push(offset);
+    else places.push([offset]);
+    before = offset;
+  }
+  return places;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

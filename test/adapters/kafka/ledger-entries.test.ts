@@ -3,6 +3,8 @@ import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.t
 import { LoopStage } from '../../support/loop-stage.ts';
 
 const LEDGER = 'ledger';
+/** Where a record batch has its checksum. */
+const CRC_AT = 17;
 
 let stage: LoopStage;
 let entries: KafkaLedgerEntries;
@@ -21,7 +23,7 @@ const log = () => stage.kafka.cluster.partition(LEDGER, 0).log;
 async function found(offsets: readonly number[], partition = 0): Promise<readonly number[]> {
   const read = await stage.runtime.until(entries.read(partition, offsets));
   for (const [offset, record] of read) expect(record.offset).toBe(offset);
-  return [...read.values()].map(({ value }) => Number(String(value)));
+  return [...read.values()].map(({ value }) => Number(String(value))).sort((one, other) => one - other);
 }
 
 const outcome = (work: Promise<unknown>) =>
@@ -45,6 +47,49 @@ describe('reading entries by their offsets', () => {
     const part = (from: number) => Array.from({ length: 50 }, (_, i) => from + i);
     for (const from of [0, 50, 100]) expect(await found(part(from))).toEqual(part(from));
     expect(stage.asked(0, LEDGER)).toEqual([0]);
+  });
+
+  it('fetches eight places that lie apart side by side', async () => {
+    for (let batch = 0; batch < 1_000; batch += 1) send(10);
+    const apart = Array.from({ length: 10 }, (_, i) => 1_000 * i + 5);
+    await found([apart[9] as number]); // so that the leader is known
+    entries.forget(0);
+    const beganMs = stage.runtime.monotonicMs();
+    expect(await found(apart)).toEqual(apart);
+    expect(stage.asked(0, LEDGER).slice(1)).toEqual(apart);
+    expect(stage.fetches.slice(1).filter(({ atMs }) => atMs === beganMs)).toHaveLength(8);
+  });
+
+  it('fetches a megabyte at most, besides a batch for each place', async () => {
+    for (let batch = 0; batch < 1_000; batch += 1) send(50, 100);
+    const batchBytes = log().read(0, 50, 1, true).length;
+    let bytes = 0;
+    stage.distort = (answer) => {
+      for (const { records } of answer.partitions) bytes += records.length;
+      return answer;
+    };
+    for (const count of [2, 16, 80]) {
+      bytes = 0;
+      const apart = Array.from({ length: count }, (_, i) => Math.floor((50_000 / count) * i));
+      expect(await found(apart)).toEqual(apart);
+      expect(bytes).toBeLessThanOrEqual(1_048_576 + count * batchBytes);
+      entries.forget(0);
+    }
+  });
+
+  it('fetches nothing more once one place has failed', async () => {
+    for (let batch = 0; batch < 1_000; batch += 1) send(10);
+    let answers = 0;
+    stage.distort = (answer) => {
+      answers += 1;
+      const { records } = answer.partitions[0] ?? { records: Buffer.alloc(0) };
+      if (answers === 1) records.writeUInt8(records.readUInt8(CRC_AT) ^ 1, CRC_AT);
+      return answer;
+    };
+    const apart = Array.from({ length: 17 }, (_, i) => 600 * i);
+    expect(await outcome(entries.read(0, apart))).toMatch(/^LEDGER_UNREADABLE: /);
+    await stage.runtime.until(stage.runtime.sleep(10_000));
+    expect(stage.fetches).toHaveLength(8);
   });
 
   it('continues where the last chunk ends', async () => {
