@@ -3,6 +3,7 @@ import { type DestinationStream, destination, type Logger, pino } from 'pino';
 import type { PinoPretty } from 'pino-pretty';
 import type { Runtime } from './async/runtime.ts';
 import { type ThrottledLog, throttledLog } from './async/throttle.ts';
+import { visible } from './core/visible.ts';
 import { describeError } from './errors.ts';
 
 export type Log = Logger;
@@ -39,16 +40,21 @@ export interface LogOptions {
  */
 export function createLogger({ level, destination: target, text }: LogOptions): Log {
   const stream = typeof target === 'string' ? destination({ dest: target === 'stdout' ? 1 : 2, sync: true }) : target;
-  const lines = text === undefined ? stream : asText(stream, text.colours);
+  const lines = text === undefined ? asJson(stream) : asText(stream, text.colours);
   return pino({ level, redact: { paths: secretPaths(), censor: '[secret]' } }, lines);
 }
 
+/** JSON has no C0 controls, and keeps its meaning where others are escaped. */
+function asJson(stream: DestinationStream): DestinationStream {
+  return { write: (line) => stream.write(visible(line)) };
+}
+
 /**
- * Loads the package at the first line: most commands write none. A `require` does not make the writer wait, as an
- * import would.
+ * The fields are made visible before they are formatted, since the colours of the format are controls, too. Loads the
+ * package at the first line: most commands write none. A `require` does not make the writer wait, as an import would.
  */
 function asText(stream: DestinationStream, colours: boolean): DestinationStream {
-  let format: ((line: string) => string | undefined) | undefined;
+  let format: ((line: object) => string | undefined) | undefined;
   const load = () => {
     const { prettyFactory } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty;
     return prettyFactory({
@@ -61,9 +67,15 @@ function asText(stream: DestinationStream, colours: boolean): DestinationStream 
   return {
     write: (line) => {
       format ??= load();
-      stream.write(format(line) ?? line);
+      stream.write(format(JSON.parse(line, shown)) ?? line);
     },
   };
+}
+
+/** A field of a line. Further lines of a message are indented, as those of a stack are: none looks like a log line. */
+function shown(name: string, value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  return name === 'msg' ? visible(value).replaceAll('\n', '\n    ') : visible(value);
 }
 
 function secretPaths(): string[] {

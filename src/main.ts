@@ -33,6 +33,7 @@ cacheCompiledCode();
 // A static import would be compiled before the cache is on.
 const { EXIT, externalIp } = await import('./cli/context.ts');
 const { runCli } = await import('./cli/program.ts');
+const { visible } = await import('./core/visible.ts');
 const { describeError } = await import('./errors.ts');
 /** A worker's, which has to log its crash; the others are for people, and start faster without a logger. */
 const createLogger = args[0] === 'worker' ? (await import('./log.ts')).createLogger : undefined;
@@ -67,7 +68,7 @@ function crash(error: unknown): never {
   const what = `idalloc crashed: ${describeError(error)}`;
   const log = createLogger?.({ level: 'fatal', destination: 'stdout' });
   if (log !== undefined) log.fatal({ err: error }, what);
-  else writeSync(process.stderr.fd, `${what}\n${error instanceof Error ? error.stack : ''}\n`);
+  else writeSync(process.stderr.fd, visible(`${what}\n${error instanceof Error ? error.stack : ''}\n`));
   process.exit(EXIT.software);
 }
 

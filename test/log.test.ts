@@ -5,10 +5,10 @@ type Line = Record<string, unknown> & { readonly level: number; readonly msg: st
 
 const LEVELS = { 20: 'debug', 30: 'info', 40: 'warn', 50: 'error' } as Record<number, string>;
 
-function recorder(level = 'debug'): { log: Log; lines: () => Line[] } {
+function recorder(level = 'debug'): { log: Log; texts: string[]; lines: () => Line[] } {
   const texts: string[] = [];
   const log = createLogger({ level, destination: { write: (text: string) => void texts.push(text) } });
-  return { log, lines: () => texts.map((text) => JSON.parse(text) as Line) };
+  return { log, texts, lines: () => texts.map((text) => JSON.parse(text) as Line) };
 }
 
 describe('the log as text', () => {
@@ -30,6 +30,26 @@ describe('the log as text', () => {
   test('has colours only where they are asked for', () => {
     expect(lineOf(true)).toContain('\u001b[33m');
     expect(lineOf(false)).not.toContain('\u001b');
+  });
+
+  test('shows controls in what others wrote, and a further line of a message is indented', () => {
+    const texts: string[] = [];
+    const destination = { write: (text: string) => void texts.push(text) };
+    const said = '\u001b[2J\u009b31m\u202e';
+    createLogger({ level: 'info', destination, text: { colours: false } }).warn(
+      { said, err: new Error(said) },
+      `${said}\n[00:00:00.000] INFO: all is well`,
+    );
+    expect(texts.join('')).not.toMatch(/[^\P{Cc}\n]|\p{Cf}/u);
+    expect(texts.join('')).toContain(String.raw`\u001b[2J`);
+    expect(texts.join('')).not.toMatch(/\n\[00/);
+  });
+
+  test('as JSON keeps what others wrote, escaped', () => {
+    const { log, texts } = recorder();
+    log.warn({ said: '\u009b31m\u202e' }, 'refused');
+    expect(texts.join('')).not.toMatch(/[\u009b\u202e]/);
+    expect(JSON.parse(texts.join(''))).toMatchObject({ said: '\u009b31m\u202e' });
   });
 });
 

@@ -1,3 +1,4 @@
+import { printable } from '../core/visible.ts';
 import type { CliContext } from './context.ts';
 
 /** A column: its title, and whether it is aligned to the right. */
@@ -44,24 +45,6 @@ export function spanText(milliseconds: number): string {
   ] as const;
   const unit = units.find(([size]) => Math.abs(milliseconds) >= size);
   return unit === undefined ? `${Math.round(milliseconds)} ms` : `${(milliseconds / unit[0]).toFixed(1)} ${unit[1]}`;
-}
-
-/**
- * DEL and C1 controls, which a terminal may execute; and whatever Unicode says is not shown: bidirectional controls,
- * and characters of no width, which make texts look equal. C0 controls are not among them: JSON has none, and texts of
- * ours have line ends.
- */
-const UNSEEN = /[\u007f-\u009f\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}]/gu;
-
-/** Escapes unseen characters as JSON does, so that JSON keeps its meaning. Other text is not changed. */
-export function visible(text: string): string {
-  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
-  return text.replace(UNSEEN, (character) => character.split('').map(escaped).join(''));
-}
-
-/** Makes foreign text safe to print: it must not control the terminal. */
-export function printable(text: string): string {
-  return visible(text).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, '\ufffd');
 }
 
 const MAX_WORD = 300;

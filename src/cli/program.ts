@@ -1,7 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { message, visible } from './output.ts';
+import { message } from './output.ts';
+import { terminalText } from './terminal.ts';
 
 /**
  * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a
@@ -50,8 +51,13 @@ export async function runCli(args: readonly string[], around: CliContext): Promi
 
 /** Text from records and servers can't control the terminal, or hide on it. */
 function guarded(context: CliContext): CliContext {
-  const { out, err } = context;
-  return { ...context, out: (text) => out(visible(text)), err: (text) => err(visible(text)) };
+  const { out, err, ask } = context;
+  return {
+    ...context,
+    out: (text) => out(terminalText(text)),
+    err: (text) => err(terminalText(text)),
+    ask: (question) => ask(terminalText(question)),
+  };
 }
 
 /**

@@ -8,6 +8,7 @@ import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import { viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
+import { printable } from '../core/visible.ts';
 import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
 import { checkForm, formSettings, orUsageError, writerOf } from './chosen.ts';
@@ -15,7 +16,7 @@ import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
 import type { FormFlags } from './options.ts';
-import { jsonLine, message, present, printable } from './output.ts';
+import { jsonLine, message, present } from './output.ts';
 
 export interface RequestFlags extends FormFlags {
   readonly count: number;

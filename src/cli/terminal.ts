@@ -1,13 +1,33 @@
 import type { LogFormat } from '../config/variables.ts';
+import { visible } from '../core/visible.ts';
 import { IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
 
 type Paint = (text: string) => string;
 
+/**
+ * Styles are lone surrogates until a text is written: no text that was decoded from bytes has any, so what records and
+ * servers contain can't be taken for a style.
+ */
+const STYLES = 0xdc00;
+const CLEAR_LINE = '\udcff';
+const STYLED = /([\udc00-\udcff])/u;
+
+/** A text as it may reach the terminal: the styles of this file take effect, and nothing else in it does. */
+export function terminalText(text: string): string {
+  const part = (one: string, index: number) => (index % 2 === 0 ? visible(one) : controlOf(one));
+  return text.split(STYLED).map(part).join('');
+}
+
+function controlOf(style: string): string {
+  return style === CLEAR_LINE ? '\r\u001b[K' : `\u001b[${style.charCodeAt(0) - STYLES}m`;
+}
+
 /** Colours for stdout; plain text if it is not a terminal, or with NO_COLOR or TERM=dumb. */
 export function palette({ terminal, env }: Pick<CliContext, 'terminal' | 'env'>): Record<Colour, Paint> {
   const plain = !terminal.output || isPlain(env);
-  const paint = (code: number): Paint => (plain ? (text) => text : (text) => `\u001b[${code}m${text}\u001b[0m`);
+  const style = (code: number) => String.fromCharCode(STYLES + code);
+  const paint = (code: number): Paint => (plain ? (text) => text : (text) => `${style(code)}${text}${style(0)}`);
   return { bold: paint(1), dim: paint(2), red: paint(31), green: paint(32), yellow: paint(33) };
 }
 
@@ -73,13 +93,13 @@ export class Progress {
     if (now - this.#shownMs < (errors ? REDRAW_MS : LINE_MS)) return;
     this.#shownMs = now;
     const text = progressText(this.#what, done, this.#total, now - this.#startedMs);
-    this.#context.err(errors ? `\r\u001b[K${text}` : `${text}\n`);
+    this.#context.err(errors ? `${CLEAR_LINE}${text}` : `${text}\n`);
     this.#drawn = errors;
   }
 
   /** Clears the line, so that results start on an empty one. */
   end(): void {
-    if (this.#drawn) this.#context.err('\r\u001b[K');
+    if (this.#drawn) this.#context.err(CLEAR_LINE);
     this.#drawn = false;
   }
 }

@@ -1,12 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { printable, visible } from '../../src/cli/output.ts';
+import { terminalText } from '../../src/cli/terminal.ts';
+import { printable, visible } from '../../src/core/visible.ts';
 import { cli } from './harness.ts';
 
 /**
- * One of each kind: DEL, C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a
- * tag.
+ * One of each kind: escape, bell, a return to the line's beginning, DEL, C1's own escape, a turn to the left, an
+ * isolate, no width, a joiner, a mark at the start, a tag.
  */
 const UNSEEN = [
+  '\u001b',
+  '\u0007',
+  '\r',
   '\u007f',
   '\u009b',
   '\u0085',
@@ -45,9 +49,12 @@ describe('text that a terminal would execute or hide', () => {
   });
 
   test('is the only text that is escaped', () => {
-    const text = 'Größe 名前 🙂 \u001b[31mred\u001b[0m \t\n';
-    expect(visible(text)).toBe(text);
+    const text = 'Größe 名前 🙂 \t\n';
+    expect([visible(text), terminalText(text)]).toEqual([text, text]);
     expect(printable('Größe 名前')).toBe('Größe 名前');
-    expect(printable('\u001b[31m')).toBe('\ufffd[31m');
+  });
+
+  test('within a line can begin no other', () => {
+    expect(printable('a\nb\tc')).toBe(String.raw`a\u000ab\u0009c`);
   });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { CliContext } from '../../src/cli/context.ts';
-import { confirm, logText, Progress, palette } from '../../src/cli/terminal.ts';
+import { confirm, logText, Progress, palette, terminalText } from '../../src/cli/terminal.ts';
 
 const SOMEBODY = { input: true, output: true, errors: true };
 const NOBODY = { input: false, output: false, errors: false };
@@ -29,6 +29,12 @@ test.each([
   expect(palette({ terminal, env }).red('x') !== 'x').toBe(coloured);
 });
 
+test('styles take effect where they are ours, and nowhere else', () => {
+  const { red } = palette({ terminal: SOMEBODY, env: {} });
+  const foreign = Buffer.from('\u001b[8m\udc1f🙂').toString();
+  expect(terminalText(red(foreign))).toBe('\u001b[31m\\u001b[8m\ufffd🙂\u001b[0m');
+});
+
 test('a question without a terminal needs --yes', async () => {
   const { context: alone } = context({ terminal: { ...SOMEBODY, input: false }, ask: async () => 'y' });
   await expect(confirm(alone, 'Sure?', false)).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
@@ -55,7 +61,7 @@ test('progress redraws its line on a terminal, and clears it at the end', () => 
   progress.show(100);
   expect(printed()).toContain('50 %  100 of 200, 100/s');
   progress.end();
-  expect(printed().endsWith('\r\u001b[K')).toBe(true);
+  expect(terminalText(printed()).endsWith('\r\u001b[K')).toBe(true);
 });
 
 test('progress without a terminal is a line at intervals', () => {

@@ -2,6 +2,7 @@ import { withEtcd } from '../../adapters/etcd/etcd.ts';
 import type { JournalEntry } from '../../codec/journal-entry.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { loadEtcdConfig } from '../../config/config.ts';
+import { printable } from '../../core/visible.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { readJournal } from '../journal/journal-run.ts';
@@ -110,7 +111,7 @@ export function auditText(
   { read, join, lost, accounts, journal, findings, unjudged }: AuditReport,
   paint: ReturnType<typeof palette>,
 ): string {
-  const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
+  const errors = [...read.errors].map(([code, count]) => `${printable(code)} ${count}`).join(', ');
   const note = (text: string) => paint.yellow(`         ${text}`);
   const some = (count: number, line: string) => (count === 0 ? [] : [line]);
   const lines = [

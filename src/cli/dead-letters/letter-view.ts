@@ -2,10 +2,11 @@ import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type DeadLetterNote, readDeadLetterNote, runsText } from '../../codec/dead-letter.ts';
 import { decodeIdRequest } from '../../codec/id-request.ts';
 import { textOfId } from '../../codec/request-checks.ts';
+import { printable } from '../../core/visible.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import { HEADERS_CUT } from '../../kafka/records/fetched-record.ts';
-import { counted, printable, table, timeText } from '../output.ts';
+import { counted, table, timeText } from '../output.ts';
 
 /** A dead letter: its record, and what its headers say. */
 export interface Letter {

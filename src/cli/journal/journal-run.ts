@@ -7,11 +7,12 @@ import {
   type JournalEntry,
 } from '../../codec/journal-entry.ts';
 import { loadEtcdConfig } from '../../config/config.ts';
+import { printable } from '../../core/visible.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type EtcdPort, type KeyValue, pagesOf, tryTransact } from '../../identity/identity-ports.ts';
 import { journalKeys } from '../../identity/keys.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { counted, message, present, printable, table, timeText } from '../output.ts';
+import { counted, message, present, table, timeText } from '../output.ts';
 
 /**
  * The journal of a datacenter: which operator gave which command, when, and what came of it. It lies in etcd beside the

@@ -2,6 +2,7 @@ import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { changesSequence, decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { textOfId } from '../../codec/request-checks.ts';
+import { printable } from '../../core/visible.ts';
 import { unlessInvalid } from '../../errors.ts';
 import type { Found, FoundBatch } from '../audit/found.ts';
 import { idsIn } from '../audit/ids.ts';
@@ -53,7 +54,7 @@ export function outcomeJson({
 export function outcomeText(outcome: ReplayOutcome, paint: ReturnType<typeof palette>): string {
   const { readAgain, forwarded, join, numbers, errors, given, dead, findings } = outcome;
   const { repeated, repeatedWithoutFirst } = join;
-  const codes = [...errors].map(([code, count]) => `${code} ${count}`).join(', ');
+  const codes = [...errors].map(([code, count]) => `${printable(code)} ${count}`).join(', ');
   const some = (count: number, one: string, many: string) => (count === 0 ? [] : [counted(count, one, many)]);
   return [
     counted(readAgain, 'request was read again', 'requests were read again'),
