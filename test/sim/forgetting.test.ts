@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
-import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
+import { type Entry, emptyHistory, type History, type Mark, type SentRequest } from './history.ts';
 import { layout } from './setting.ts';
 
 const batch = {} as Entry['batch'];
@@ -55,7 +55,7 @@ describe('the set of requests that may be FORGOTTEN', () => {
     { correlationId: 'c', requestOffset: 9, end: 1, through: 4 },
   ];
 
-  it('has large requests below those decided after the head of the ledger was lost, and no small ones', () => {
+  it('has requests of slower lanes below what a copy knew when it was emptied, since retention overtook it', () => {
     const history = ledger(
       [
         { correlationId: 'a', requestOffset: 4, end: 0 },
@@ -64,9 +64,14 @@ describe('the set of requests that may be FORGOTTEN', () => {
       ],
       trimmed(1, 11),
     );
-    const forgetsOf = (count: number, offset: number) => mayBeForgotten(history, { ...request(offset), count }, 100);
-    const large = layout.maxCount;
-    expect([forgetsOf(large, 8), forgetsOf(1, 8), forgetsOf(large, 10)]).toEqual([true, false, false]);
+    const emptied = { ...end(13), process: 'p', what: 'emptied', logEnd: 3 } as const;
+    const forgetsOf = (fields: Partial<SentRequest>, offset: number, copy = emptied) =>
+      mayBeForgotten({ ...history, copies: [copy] }, { ...request(offset), ...fields }, 100);
+    const slower = [{ count: layout.maxCount }, { isBulk: true }, { sequence: 's' }];
+    expect(slower.map((fields) => forgetsOf(fields, 8))).toEqual([true, true, true]);
+    expect(slower.map((fields) => forgetsOf(fields, 10))).toEqual([false, false, false]);
+    expect(slower.map((fields) => forgetsOf(fields, 8, { ...emptied, order: 12 }))).toEqual([false, false, false]);
+    expect(forgetsOf({}, 8)).toBe(false);
   });
 
   it('is empty while the ledger is whole', () => {

@@ -4,7 +4,7 @@ import { isLarge } from '../../src/core/layout.ts';
 
 import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
-import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
+import type { Append, CopyEvent, Entry, History, Learned, Mark, SentRequest } from './history.ts';
 import { countingIn } from './sequence-log.ts';
 import { CLOCK_MARGIN_MS, layout, START_MS, shortHashOf } from './setting.ts';
 
@@ -26,8 +26,8 @@ const LONGEST_MS = 1_800_000;
  *   an earlier entry;
  * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to, or
  *   is from the future;
- * - when it is large, so that later ones were decided before it, and retention then overtook a copy: of what it had,
- *   the copy remembers the highest request only.
+ * - when it waits in a lane of its own, so that later ones were decided before it, and retention then overtook a copy: of
+ *   what it had, the emptied copy remembers the highest request only.
  */
 export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
   const { partition, offset, origin } = request;
@@ -41,9 +41,7 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const by = <T extends Pick<Mark, 'partition' | 'order'>>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(decidingIn(history));
-  const trims = isLarge(layout, request.count) ? by(history.trims) : [];
-  const passed = entries.filter((entry) => entry.requestOffset >= offset);
-  if (trims.some((trim) => passed.some((entry) => entry.order > trim.order))) return true;
+  if (isDeferred(request) && by(overtakenIn(history)).some((copy) => hadPassed(entries, offset, copy))) return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
   if (isYetToCome(born, request)) return true;
   const isLater = Number.isFinite(born);
@@ -68,6 +66,23 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
     below = entry.offset;
   }
   return false;
+}
+
+/** Whether the request waits in a lane of its own. */
+function isDeferred({ count, sequence, isBulk = false }: SentRequest): boolean {
+  return isBulk || sequence !== undefined || isLarge(layout, count);
+}
+
+/** The copies that were emptied after retention had taken something. */
+function overtakenIn({ copies, trims }: History): readonly CopyEvent[] {
+  return copies.filter(({ what, partition, order }) => {
+    return what === 'emptied' && trims.some((one) => one.partition === partition && one.low > 0 && one.order < order);
+  });
+}
+
+/** Whether a request from this offset on was decided before the copy was emptied. */
+function hadPassed(entries: readonly Deciding[], offset: number, copy: CopyEvent): boolean {
+  return entries.some((entry) => entry.requestOffset >= offset && entry.order < copy.order);
 }
 
 /**

@@ -3,9 +3,9 @@ import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeLedgerKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
+import { BULK, DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
 import { decodePosition, readReplay } from '../../src/codec/request-position.ts';
-import { DENSE } from '../../src/kafka/records/record.ts';
+import { bulkOf, DENSE } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
@@ -263,7 +263,9 @@ export class Recorder implements PartitionObserver {
       if (isCommitMarker(batch)) for (const one of pending) this.#addRequest(one);
       return;
     }
-    const sent = recordsOf(batch).flatMap(({ offset, headers, timestampMs }): SentRequest[] => {
+    const records = recordsOf(batch);
+    const isBulk = bulkOf(records.length, batch.length) !== undefined;
+    const sent = records.flatMap(({ offset, headers, timestampMs }): SentRequest[] => {
       const tag = String(headers?.[TAG]);
       const draft = this.#drafts.get(tag);
       if (draft === undefined) {
@@ -275,13 +277,14 @@ export class Recorder implements PartitionObserver {
       if (route.hops > 0 && origin !== undefined) this.#forwarded(this.#latest(tag, origin));
       const order = this.#world.tick();
       const life = this.#history.requestLosses.filter((loss) => loss.partition === partition).length || undefined;
-      const one = { order, tag, timestampMs, partition, offset, life, ...draft, origin, sender };
+      const lane = { isBulk: isBulk || headers?.[BULK] !== undefined };
+      const one = { order, tag, timestampMs, partition, offset, life, ...draft, ...lane, origin, sender };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });
     if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...sent]);
     else for (const one of sent) this.#addRequest(one);
-    if (recordsOf(batch).length > DENSE.records) this.#history.denseBatches += 1;
+    if (records.length > DENSE.records) this.#history.denseBatches += 1;
   }
 
   #addRequest(request: SentRequest): void {
