@@ -5,8 +5,10 @@ import { TOLD_ANEW } from '../../src/cli/audit/numbers.ts';
 import { AuditReader } from '../../src/cli/audit/read.ts';
 import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';
+import { isLost } from './decisions.ts';
 import type { FinalTopics } from './final-topics.ts';
 import type { History } from './history.ts';
+import { FIRST, pairAt } from './pairs.ts';
 import { CLOCK_MARGIN_MS, layout, PARTITIONS } from './setting.ts';
 
 const MOST = 1_000;
@@ -32,7 +34,16 @@ export function auditOf({ records, logs, nowMs }: FinalTopics) {
 
 type Audited = Pick<
   History,
-  'topics' | 'losses' | 'marks' | 'entries' | 'numbers' | 'trims' | 'requestTrims' | 'isBrokerFarOff'
+  | 'topics'
+  | 'requests'
+  | 'requestLosses'
+  | 'losses'
+  | 'marks'
+  | 'entries'
+  | 'numbers'
+  | 'trims'
+  | 'requestTrims'
+  | 'isBrokerFarOff'
 >;
 
 /** What operators audit at the end has no finding, whatever has happened. */
@@ -43,7 +54,9 @@ export function audited(history: Audited): string | undefined {
   // Times tell on which side of a rebuild a fence is.
   const isKnown = ({ code }: Finding) =>
     (isUnclear && OF_LOSS.has(code)) || (history.isBrokerFarOff && code === 'FENCE');
-  const found = auditOf(topics).findings.filter((one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW);
+  const found = auditOf(topics).findings.filter(
+    (one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW && !isOfLostCopies(history, one),
+  );
   const [finding, ...more] = found.filter((one) => !isKnown(one));
   if (finding === undefined) return undefined;
   const places = finding.locations.map(({ topic, partition, offset }) => `${topic}/${partition} at ${offset}`);
@@ -92,4 +105,21 @@ function hasUnclearReach({ trims, requestTrims, isBrokerFarOff }: Audited): bool
 function isOfTwoPairs({ code, locations }: Finding): boolean {
   const ledgers = new Set(locations.filter(({ source }) => source === 'ledger').map(({ topic }) => topic));
   return (code === 'SPLIT' || code === 'DIVERGENT') && ledgers.size > 1;
+}
+
+/**
+ * A request that was forwarded stays without an answer if the partition that decides it lost all copies with its tail.
+ * The finding is right, as nobody answers it before its requester sends it again.
+ */
+function isOfLostCopies(history: Audited, { code, locations: [of] }: Finding): boolean {
+  if ((code !== 'UNANSWERED' && code !== 'MISSING_REPLY') || of?.source !== 'request') return false;
+  const correlationId = of.requestId.toString('latin1');
+  const copies = history.requests.filter(
+    (one) =>
+      one.correlationId === correlationId &&
+      pairAt(one.partition) === FIRST &&
+      one.origin?.partition === of.partition &&
+      one.origin.offset === of.offset,
+  );
+  return copies.length > 0 && copies.every((one) => isLost(history, one));
 }

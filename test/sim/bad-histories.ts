@@ -2,6 +2,7 @@ import { BAD_NUMBERS } from './bad-numbers.ts';
 import type { CheckName } from './checker.ts';
 import {
   batchOf,
+  copyOfUnanswered,
   DECIDED_MS,
   entryOf,
   grantOf,
@@ -12,6 +13,7 @@ import {
   replyOf,
   request,
   takeOver,
+  unansweredTopics,
 } from './good-history.ts';
 import type { AnsweredStated, History } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
@@ -30,6 +32,16 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   audited: {
     'a record of the ledger is none': {
       topics: { records: [FOREIGN], logs: { ledger: [{ topic: LEDGER, partition: 0, from: 0, to: 1 }] }, nowMs: 0 },
+    },
+    'a request has no answer': { topics: unansweredTopics() },
+    'a request has no answer, though the copy that was forwarded is there': {
+      topics: unansweredTopics(),
+      requests: [copyOfUnanswered],
+    },
+    'a request has no answer, though only one of its copies is lost': {
+      topics: unansweredTopics(),
+      requests: [copyOfUnanswered, { ...copyOfUnanswered, order: 3, offset: 1 }],
+      requestLosses: [{ order: 2, partition: 0, from: 0, end: 1, seen: undefined }],
     },
   },
   unique: {

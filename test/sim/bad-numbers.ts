@@ -90,6 +90,22 @@ export const BAD_NUMBERS: Readonly<Record<Numbers & CheckName, Readonly<Record<s
       ],
       trims: [{ order: 33, partition: numbersOf().partition, low: 22 }],
     },
+    'its first record is gone, but a second one is not': {
+      numbers: [
+        numbersOf(),
+        numbersOf({ order: 33, offset: 22, first: 3 }),
+        numbersOf({ order: 34, offset: 23, first: 5 }),
+      ],
+      trims: [{ order: 32, partition: HOME, low: 22 }],
+    },
+    'it gets numbers again that it had before others': {
+      numbers: [
+        numbersOf(),
+        numbersOf({ order: 33, offset: 22, first: 3 }),
+        numbersOf({ order: 34, offset: 23, first: 1 }),
+      ],
+      trims: [{ order: 32, partition: HOME, low: 22 }],
+    },
   },
   'numbers given once': {
     'a number is in replies to two requests, after the ledger lost its record': {

@@ -1,7 +1,19 @@
 import { describe, expect, it } from 'vitest';
 import { BAD } from './bad-histories.ts';
 import { CHECKS, type CheckName, checkHistory } from './checker.ts';
-import { batchOf, DECIDED_MS, entryOf, good, opened, replyOf, request, takeOver } from './good-history.ts';
+import {
+  batchOf,
+  copyOfUnanswered,
+  DECIDED_MS,
+  entryOf,
+  good,
+  numbersOf,
+  opened,
+  replyOf,
+  request,
+  takeOver,
+  unansweredTopics,
+} from './good-history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
 describe('the checker', () => {
@@ -74,6 +86,24 @@ describe('the checker', () => {
       replies: [replyOf(batchOf(100n)), answered(1), answered(2)],
     };
     expect(CHECKS.replay(history)).toBeUndefined();
+  });
+
+  it('allows the numbers that were decided last to count again, once the ledger has lost them', () => {
+    const { partition } = numbersOf();
+    const anew = { first: 3, offset: 22 };
+    const history = {
+      ...good(),
+      numbers: [numbersOf(), numbersOf({ ...anew, order: 33 }), numbersOf({ ...anew, order: 35 })],
+      trims: [{ order: 32, partition, low: 22 }],
+      losses: [{ order: 34, partition, from: 0, end: 23 }],
+    };
+    expect(CHECKS['numbers decided once'](history)).toBeUndefined();
+  });
+
+  it('allows a request to stay without an answer if its partition lost the copy that was forwarded', () => {
+    const requestLosses = [{ order: 2, partition: 0, from: 0, end: 1, seen: undefined }];
+    const history = { ...good(), topics: unansweredTopics(), requests: [copyOfUnanswered], requestLosses };
+    expect(CHECKS.audited(history)).toBeUndefined();
   });
 
   it.each(Object.keys(CHECKS) as CheckName[])('%s: finds each of its histories', (check) => {

@@ -1,4 +1,6 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
+import type { FinalTopics } from './final-topics.ts';
 import {
   type CopyEvent,
   type Entry,
@@ -14,7 +16,7 @@ import {
   type StatementEntry,
 } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
-import { layout, SEQUENCE, SEQUENCES } from './setting.ts';
+import { DEAD_LETTERS, LEDGER, layout, PARTITIONS, REQUESTS, SEQUENCE, SEQUENCES } from './setting.ts';
 
 const REPLIES = 'id.replies.a';
 export const DECIDED_MS = 1_700_000_000_000;
@@ -157,3 +159,31 @@ export function good(): History {
 
 export const opened: CopyEvent = { order: 2, process: 'm0.1', partition: 0, what: 'opened', logEnd: 0 };
 export const takeOver = { order: 40, partition: 0, killed: 'm0.1', until: 50, requests: 1 };
+
+/** Topics with one request, in a partition that was added, which nobody has answered. */
+export function unansweredTopics(): FinalTopics {
+  const place = { topic: REQUESTS, partition: PARTITIONS, offset: 0 } as const;
+  const headers = {
+    [DEFAULT_HEADER_NAMES.correlationId]: Buffer.from('c'),
+    [DEFAULT_HEADER_NAMES.replyTopic]: Buffer.from(REPLIES),
+    [DEFAULT_HEADER_NAMES.count]: Buffer.from('2'),
+  };
+  const spanOf = (topic: string, to: number) => ({ topic, partition: 0, from: 0, to });
+  return {
+    records: [{ ...place, key: null, value: Buffer.alloc(0), headers, timestampMs: DECIDED_MS }],
+    logs: {
+      ledger: [spanOf(LEDGER, 0)],
+      requests: [spanOf(REQUESTS, 0), { ...spanOf(REQUESTS, 1), partition: PARTITIONS }],
+      replies: [spanOf(REPLIES, 0)],
+      letters: [spanOf(DEAD_LETTERS, 0)],
+    },
+    nowMs: DECIDED_MS,
+  };
+}
+
+/** A copy of that request in the partition that decides it. */
+export const copyOfUnanswered: SentRequest = {
+  ...request,
+  sender: 'm0.1',
+  origin: { partition: PARTITIONS, offset: 0, appendedAtMs: DECIDED_MS },
+};

@@ -315,7 +315,7 @@ interface Trim {
 }
 
 /** The ledger lost its tail, acknowledged or not: the guarantee of replay no longer holds after that, all others do. */
-interface Loss {
+export interface Loss {
   readonly order: number;
   readonly partition: number;
   /** The first offset that was lost. */

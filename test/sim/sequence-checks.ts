@@ -3,9 +3,17 @@ import { isKnownTo } from './copy-checks.ts';
 import { answeredBy, hadLost, placeName, requestsByPlace } from './decisions.ts';
 import { mayBeRefusedAgain } from './final-checks.ts';
 import { mayBeForgotten } from './forgetting.ts';
-import type { History, LearnedNumbers, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
+import type {
+  History,
+  LearnedNumbers,
+  Loss,
+  NumbersEntry,
+  ReplyRecord,
+  SentRequest,
+  StatementEntry,
+} from './history.ts';
 import { FIRST, homeOf, pairAt } from './pairs.ts';
-import { behind, countingIn, isLostBy, isNumbers, isTrimmedBy, type Row, rowAfter } from './sequence-log.ts';
+import { behind, countingIn, isLostBy, isNumbers, isTrimmedBy, lossOf, type Row, rowAfter } from './sequence-log.ts';
 import { LIMITED_TOPICS, SEQUENCE } from './setting.ts';
 
 /** What was ever decided of a sequence, whatever became of the records: the next number, and its definition. */
@@ -132,42 +140,41 @@ function decidersOf(history: History): ReadonlyMap<string, readonly NumbersEntry
 /**
  * A correlation ID has one record that counts, unless retention deleted that and all its renewals before. Where the
  * ledger lost it, no other numbers follow, but to a request that was sent again after that, without the time of its
- * first sending.
+ * first sending. The numbers that were decided last may count again, since etcd has them until others are swapped in.
  */
 export function numbersDecidedOnce(history: History): string | undefined {
   const renewals = history.numbers.filter(({ at }) => at === RENEWAL);
-  for (const [key, [first, ...others]] of decidersOf(history)) {
-    if (first === undefined) continue;
-    for (const again of others) {
-      if (again.first === first.first && again.count === first.count) continue;
-      const keepers = [first, ...renewals.filter((one) => keyOf(one) === key && one.order < again.order)];
-      const lost = keepers.filter((one) => isLostBy(history, one, again.order));
-      const isKept = keepers.some((one) => !lost.includes(one) && !isTrimmedBy(history, one, again.order));
-      if (isKept || (lost.length > 0 && !lost.some((one) => isSentAnew(history, one, again)))) {
-        return `${key} has numbers at ledger ${first.partition}/${first.offset} and at ${again.offset}, by ${again.process}`;
+  for (const [key, decided] of decidersOf(history)) {
+    for (const [i, again] of decided.entries()) {
+      const last = decided[i - 1];
+      if (last === undefined || (again.first === last.first && again.count === last.count)) continue;
+      const renewed = renewals.filter((one) => keyOf(one) === key && one.order < again.order);
+      if ([...decided.slice(0, i), ...renewed].some((one) => isHeldAgainst(history, one, again))) {
+        return `${key} has numbers at ledger ${last.partition}/${last.offset} and at ${again.offset}, by ${again.process}`;
       }
     }
   }
   return undefined;
 }
 
-/**
- * Whether the request of a record was sent after the ledger had lost another one, and does not say that it was sent
- * before.
- */
-function isSentAnew(history: History, first: NumbersEntry, again: NumbersEntry): boolean {
-  const { losses, requests, losesBoth = Number.POSITIVE_INFINITY } = history;
+/** Whether a record of a key forbids other numbers: the ledger still has it, or lost it, and the request is older. */
+function isHeldAgainst(history: History, one: NumbersEntry, again: NumbersEntry): boolean {
+  const loss = lossOf(history, one, again.order);
+  if (isTrimmedBy(history, one, loss?.order ?? again.order)) return false;
+  return loss === undefined || !isSentAnew(history, loss, again);
+}
+
+/** Whether the request of a record was sent after a loss, and does not say that it was sent before. */
+function isSentAnew(history: History, loss: Loss, again: NumbersEntry): boolean {
+  const { requests, losesBoth = Number.POSITIVE_INFINITY } = history;
   if (again.order > losesBoth) return true;
-  const lost = losses.find(
-    (one) => one.partition === first.partition && one.from <= first.offset && one.order > first.order,
-  );
   const request = requests.findLast((one) => {
     const isOfKey = one.sequence === again.sequence && one.correlationId === again.correlationId;
     return (
       isOfKey && one.partition === again.partition && one.offset === again.requestOffset && one.order < again.order
     );
   });
-  return lost !== undefined && request !== undefined && request.firstSentMs === undefined && request.order > lost.order;
+  return request !== undefined && request.firstSentMs === undefined && request.order > loss.order;
 }
 
 /** No number is in replies to two requests: whatever Kafka or etcd has lost, as long as they have not both lost it. */

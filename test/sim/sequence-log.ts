@@ -1,4 +1,4 @@
-import type { History, NumbersEntry, StatementEntry } from './history.ts';
+import type { History, Loss, NumbersEntry, StatementEntry } from './history.ts';
 
 /** A record that counts: numbers, or a statement. */
 export type SequenceRecord = NumbersEntry | StatementEntry;
@@ -41,16 +41,19 @@ export function rowAfter(row: Row | undefined, record: SequenceRecord): Row | un
   return { ...row, ...(edition >= row.edition && stated), next: Math.max(row.next, next), gap };
 }
 
-/** Whether the ledger has lost the record by then. */
-export function isLostBy(
+/** The first loss by then that took the record; undefined if the ledger has not lost it. */
+export function lossOf(
   { losses }: Pick<History, 'losses'>,
   { partition, offset, order }: { readonly partition: number; readonly offset: number; readonly order: number },
   by = Number.POSITIVE_INFINITY,
-): boolean {
-  return losses.some((one) => {
+): Loss | undefined {
+  return losses.find((one) => {
     return one.partition === partition && one.from <= offset && order < one.order && one.order < by;
   });
 }
+
+/** Whether the ledger has lost the record by then. */
+export const isLostBy = (...of: Parameters<typeof lossOf>): boolean => lossOf(...of) !== undefined;
 
 /** Whether retention has deleted the record by then. */
 export function isTrimmedBy(
