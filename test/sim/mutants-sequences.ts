@@ -10,7 +10,7 @@ const ORDER = 'src/ledger/sequence-order.ts';
 export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'numbers count wherever they lie',
-    firstSeed: 33,
+    scenario: 'two-owners',
     patches: [
       patch('src/codec/ledger-entry.ts', 'return at === undefined || at === RENEWAL || at === offset;', 'return true;'),
     ],
