@@ -73,3 +73,15 @@ test('a sync that fails is logged, and the worker answers and syncs on', async (
   expect(failed[0]).toMatchObject({ error: expect.stringContaining('the disk failed') });
   expect(failed.length).toBe(calls.filter((call) => call === 'sync').length);
 });
+
+test('what an index that fails keeps from the ledger is a warning, since the worker makes a new one', async () => {
+  vi.spyOn(MemoryIndex.prototype, 'sequences').mockImplementation(() => {
+    throw new IdallocError('INDEX_UNUSABLE', 'the file is gone');
+  });
+  stage.start();
+  await stage.pass(JOINED_MS);
+  const lines = stage.lines.filter(({ msg }) => msg.startsWith('could not write what is due'));
+  expect(new Set(lines.map(({ level, error }) => `${level} ${error}`))).toEqual(
+    new Set(['40 INDEX_UNUSABLE: the file is gone']),
+  );
+});
