@@ -2,11 +2,6 @@
 export class Mutex {
   #last: Promise<unknown> = Promise.resolve();
 
-  /** Resolves when all work so far has ended, successfully or not. */
-  get settled(): Promise<unknown> {
-    return this.#last;
-  }
-
   /** Starts the work when all earlier work has ended, successfully or not, and settles as it does. */
   run<T>(work: () => T | Promise<T>): Promise<T> {
     const turn = this.#last.then(() => work());

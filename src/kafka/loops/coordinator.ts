@@ -104,7 +104,7 @@ export class GroupOffsets {
 
   /** Resolves when all commits so far have succeeded or failed. */
   get settled(): Promise<unknown> {
-    return this.#commits.settled;
+    return this.#commits.run(() => undefined);
   }
 
   /**
