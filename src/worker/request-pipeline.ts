@@ -9,8 +9,7 @@ import { renewed } from '../core/secret.ts';
 import { wallMs } from '../core/units.ts';
 import { headKeysOf } from '../identity/bindings.ts';
 import { partitionFor } from '../kafka/records/record.ts';
-import { EtcdHeads } from '../ledger/heads.ts';
-import { SharedTransactions } from '../ledger/shared-transactions.ts';
+import { EtcdHeads, SharedTransactions } from '../ledger/heads.ts';
 import { RequestReader } from '../pipeline/intake.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import { NumberDecisions } from '../pipeline/numbers.ts';
@@ -47,7 +46,11 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const largePublisher = publisherOn('publish large');
   const schemas = openRegistry(config.registry, topics.requests);
   const numbers = new NumberDecisions({
-    heads: new EtcdHeads({ etcd: new SharedTransactions(environment.etcd, runtime), keysOf: headKeysOf(config) }),
+    heads: new EtcdHeads({
+      etcd: environment.etcd,
+      transactions: new SharedTransactions(environment.etcd, runtime),
+      keysOf: headKeysOf(config),
+    }),
     namespace: parts.namespace,
     runtime,
     timeStep: context.timeStep,

@@ -18,6 +18,7 @@ import type { LedgerService } from './ledger-service.ts';
 import { Reach, type SilentLeader, silenceText, UNREACHED_MS } from './reach.ts';
 import { RequestGroup } from './request-group.ts';
 import { requestPipeline } from './request-pipeline.ts';
+import type { TopicsWatch } from './topics-watch.ts';
 
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
@@ -31,8 +32,7 @@ export interface RequestParts {
   readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
   readonly allocator: Allocator;
-  /** How many partitions the request topic has beyond those of the ledger. */
-  readonly added: () => number;
+  readonly topics: Pick<TopicsWatch, 'added'>;
 }
 
 /**
@@ -201,7 +201,7 @@ export class RequestService implements AsyncDisposable {
       handler: (partition, records, control) => processBatch(this.#pipeline, partition, records, control),
       isReady: (partition) => this.#isReady(partition),
       report: () => this.#report(),
-      added: this.#parts.added,
+      added: () => this.#parts.topics.added.get('requests') ?? 0,
       onAssigned: (share) => this.#assigned(share),
       stateReplay: (partition, below) => this.#parts.ledger.ledger.stateReplay(partition, below),
       onTruncated: (partition) => {

@@ -276,8 +276,7 @@ export class Worker implements AsyncDisposable {
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released
     identity.start({ clusterId, witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
-    const added = () => topics.added.get('requests') ?? 0;
-    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, added }));
+    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, topics }));
     this.#requests = requests;
     await ledger.recognised(stop); // so that the first join reports the copies of this worker
     requests.start();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { IdallocError } from '../../src/errors.ts';
 import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/identity-ports.ts';
-import { SharedTransactions } from '../../src/ledger/shared-transactions.ts';
+import { SharedTransactions } from '../../src/ledger/heads.ts';
 import { FakeEtcd, type Fault } from '../identity/fake-etcd.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
@@ -22,7 +22,7 @@ function stage(...faults: readonly Fault[]) {
     sent.push([runtime.monotonicMs(), operations.length]);
     return port.transact(compares, operations);
   };
-  const shared = new SharedTransactions({ get: port.get, range: port.range, transact }, runtime);
+  const shared = new SharedTransactions({ transact }, runtime);
   const swap = (key: string, modRevision = 0n, more: readonly KeyOperation[] = []) =>
     shared.transact([at(key, modRevision)], [put(key), ...more]);
   return { runtime, etcd, sent, shared, swap };

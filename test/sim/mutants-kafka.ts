@@ -176,7 +176,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     firstSeed: 104,
     patches: [
       patch(
-        'src/worker/lost-requests.ts',
+        'src/worker/request-partition.ts',
         'Math.min(answered, end, found === -1 ? end : found)',
         'Math.min(end, found === answered ? end : end)',
       ),

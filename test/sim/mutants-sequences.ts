@@ -182,7 +182,7 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
     firstSeed: 1215,
     patches: [
       patch(
-        'src/ledger/shared-transactions.ts',
+        'src/ledger/heads.ts',
         'const compares = some.flatMap((one) => one.compares);',
         'const compares = some.slice(0, 1).flatMap((one) => one.compares);',
       ),

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
-import { KeptCopies } from '../../src/worker/copies.ts';
+import { KeptCopies } from '../../src/worker/ledger-service.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const LINGER_MS = 600_000;

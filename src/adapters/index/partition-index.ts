@@ -48,13 +48,14 @@ const AGREED_MS = 5_000;
  * SealedRuns for the runs before. Only whole runs are dropped, so the origin is always the start of a run.
  */
 export class PartitionIndex {
+  /** Records alone change it. */
+  readonly sequences: SequenceTable;
   readonly #db: DatabaseSync;
   readonly #partition: number;
   readonly #seed: HashSeed;
   readonly #saved: SavedState;
   readonly #open: OpenRun;
   readonly #runs: SealedRuns;
-  readonly #sequences: SequenceTable;
   readonly #misses = new Misses();
   #state: State;
   /**
@@ -74,7 +75,7 @@ export class PartitionIndex {
     this.#saved = saved;
     this.#open = open;
     this.#runs = runs;
-    this.#sequences = sequences;
+    this.sequences = sequences;
   }
 
   get end(): number {
@@ -104,10 +105,6 @@ export class PartitionIndex {
   get last(): { readonly offset: number; readonly digest: Buffer } | undefined {
     const { end, digest } = this.#state;
     return digest === undefined ? undefined : { offset: end - 1, digest };
-  }
-
-  get sequences(): Pick<SequenceTable, 'get' | 'all'> {
-    return this.#sequences;
   }
 
   placesAt(hash: number): readonly number[] {
@@ -234,8 +231,8 @@ export class PartitionIndex {
 
   /** Returns whether earlier decisions may be gone. */
   #change({ name, position, place }: SequenceChange): boolean {
-    const row = this.#sequences.get(name);
-    this.#sequences.set(name, afterRecord(row, position, place));
+    const row = this.sequences.get(name);
+    this.sequences.set(name, afterRecord(row, position, place));
     return hidesDecisions(row, position, position.through);
   }
 
@@ -253,7 +250,7 @@ export class PartitionIndex {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
       this.#misses.clear();
-      this.#sequences.clear();
+      this.sequences.clear();
       const since = from === 0 && through === -1 ? 0 : undefined;
       const known = { through, horizon: through, answeredBelow, anchored: from === 0, since, appended };
       this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
@@ -294,8 +291,8 @@ export class PartitionIndex {
       const unsaved = this.#open.unsaved(this.end);
       this.#open.save(this.end);
       this.#runs.merge(unsaved);
-      this.#sequences.save();
-      this.#state = { ...this.#state, sequences: this.#sequences.size };
+      this.sequences.save();
+      this.#state = { ...this.#state, sequences: this.sequences.size };
       this.#saved.save(this.#state);
     });
   }

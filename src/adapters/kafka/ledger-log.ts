@@ -5,12 +5,22 @@ import { ANSWERED_HEADER, type CommittedPosition, encodeAnswered } from '../../c
 import type { DriftSample } from '../../core/clock-guard.ts';
 import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { append, END, offsetAt } from '../../kafka/loops/leader-calls.ts';
+import {
+  append,
+  callLeader,
+  END,
+  type LeaderCluster,
+  offsetAt,
+  partitionError,
+  START,
+} from '../../kafka/loops/leader-calls.ts';
+import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
-import type { NewRecord } from '../../kafka/records/record.ts';
+import type { FetchedRecord, NewRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { Appended, LedgerLog, NewEntry } from '../../ledger/ledger-ports.ts';
-import { isTransient, isWriteOver } from './brokers.ts';
+import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, NewEntry } from '../../ledger/ledger-ports.ts';
+import { isTransient, isTransientCode, isWriteOver } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'metadata'>;
@@ -205,4 +215,202 @@ function mostOf<T>(runtime: Runtime, promises: readonly Promise<T>[]): Promise<r
     }, settled);
   }
   return promise;
+}
+
+export interface KafkaLedgerEntriesOptions {
+  readonly cluster: LeaderCluster;
+  readonly runtime: Runtime;
+  readonly topic: string;
+}
+
+/** The time limit of reading one offset, including retries. */
+const READ_TIMEOUT_MS = 5_000;
+const ONE_READ_TIMEOUT_MS = 1_500;
+/**
+ * The bytes of all fetches of one read together, besides a record batch for each, which is the least that a broker
+ * returns. A read of few entries may take less: that of one entry has what follows as well, for a replay.
+ */
+const MANY_BYTES = 1_048_576;
+const FEW_BYTES = 64 * 1024;
+/** When this many entries are near each other, their neighbours are likely to be read next. */
+const MANY_ENTRIES = 16;
+/** Offsets that are nearer are read by the same fetch: as many entries as fit into the bytes of a few. */
+const NEAR = 500;
+/** Places that are fetched side by side. */
+const FETCHES_AT_ONCE = 8;
+/** Partitions whose last chunk is kept: about 3 MB each when decoded. */
+const MAX_KEPT_CHUNKS = 16;
+/** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */
+const KEPT_MS = 1_000;
+
+/** Entries read from an offset on, at `requestedAtMs` or later. */
+interface Chunk {
+  readonly requestedAtMs: number;
+  readonly from: number;
+  readonly next: number;
+  readonly records: readonly FetchedRecord[];
+}
+
+const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
+
+/**
+ * Reads single entries of the ledger by their offsets. Where they lie apart, several places are fetched side by side,
+ * and share what one read may take: otherwise requests whose decisions are strewn over the ledger would read all of it.
+ *
+ * A replay reads one after the other, so the last chunk of each partition is kept for a moment. Not for longer: an
+ * entry deleted by retention no longer decides anything, and a worker that does not know it may have decided again.
+ */
+export class KafkaLedgerEntries implements LedgerEntries {
+  readonly #options: KafkaLedgerEntriesOptions;
+  /** The most recently used one is last. */
+  readonly #kept = new Map<number, Chunk>();
+  /** The number of calls to `forget`: reads that started before the last one are not kept. */
+  #forgets = 0;
+
+  constructor(options: KafkaLedgerEntriesOptions) {
+    this.#options = options;
+  }
+
+  async read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>> {
+    const found = new Map<number, LedgerRecord>();
+    const forgets = this.#forgets;
+    let last = this.#keptOf(partition);
+    const take = (chunk: Chunk, offset: number) => {
+      const record = entryAt(chunk, offset);
+      if (record !== undefined) found.set(offset, toEntry(partition, record));
+    };
+    for (const offset of offsets) if (isWithin(last, offset)) take(last, offset);
+    const due = placesOf(offsets.filter((offset) => !isWithin(last, offset)));
+    const share = Math.floor(MANY_BYTES / Math.max(1, due.length));
+    const fetchInTurn = async () => {
+      for (let place = due.shift(); place !== undefined; place = due.shift()) {
+        const maxBytes = Math.min(share, place.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
+        let chunk = NOTHING;
+        for (const offset of place) {
+          if (!isWithin(chunk, offset)) chunk = await this.#readFrom(partition, offset, maxBytes);
+          take(chunk, offset);
+        }
+        if (chunk.next > last.next) last = chunk;
+      }
+    };
+    try {
+      await Promise.all(Array.from({ length: Math.min(due.length, FETCHES_AT_ONCE) }, fetchInTurn));
+    } finally {
+      due.length = 0; // once one has failed, nothing more is fetched
+    }
+    if (forgets === this.#forgets) this.#keep(partition, last);
+    return found;
+  }
+
+  /** The log of the partition may have been replaced: drops what was read of it. */
+  forget(partition: number): void {
+    this.#forgets += 1;
+    this.#kept.delete(partition);
+  }
+
+  #keptOf(partition: number): Chunk {
+    const chunk = this.#kept.get(partition);
+    const isYoung = chunk !== undefined && this.#options.runtime.monotonicMs() - chunk.requestedAtMs < KEPT_MS;
+    return isYoung ? chunk : NOTHING;
+  }
+
+  #keep(partition: number, chunk: Chunk): void {
+    this.#kept.delete(partition);
+    this.#kept.set(partition, chunk);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > MAX_KEPT_CHUNKS && oldest !== undefined) this.#kept.delete(oldest);
+  }
+
+  async #readFrom(partition: number, offset: number, maxBytes: number): Promise<Chunk> {
+    const { runtime, topic } = this.#options;
+    try {
+      return await retrying(runtime, { timeoutMs: READ_TIMEOUT_MS, isTransient: isTransientRead }, (leftMs) => {
+        return this.#fetch(partition, offset, maxBytes, Math.min(leftMs, ONE_READ_TIMEOUT_MS));
+      });
+    } catch (error) {
+      const message = `reading the entry at offset ${offset} of ledger partition ${partition} from topic '${topic}' failed: ${describeError(error)}`;
+      throw new IdallocError(isBeyondEnd(error) ? 'LEDGER_TRUNCATED' : 'LEDGER_UNANSWERED', message, { cause: error });
+    }
+  }
+
+  async #fetch(partition: number, offset: number, maxBytes: number, timeoutMs: number): Promise<Chunk> {
+    const { cluster, runtime, topic } = this.#options;
+    const place = { topic, partition };
+    const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
+    const requestedAtMs = runtime.monotonicMs();
+    const { response } = await callLeader(cluster, runtime, { ...place, purpose: 'entries', timeoutMs }, (link) =>
+      link.call('fetch', request),
+    );
+    const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);
+    if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
+    if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
+    const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
+    if (next > offset) return { requestedAtMs, from: offset, next, records };
+    throw new KafkaError(
+      'OFFSET_NOT_AVAILABLE',
+      `${topic}/${partition} ends before offset ${offset}, according to its leader`,
+    );
+  }
+
+  /**
+   * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any
+   * more; if the leader still reports that end, the log has lost the entry.
+   */
+  async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
+    const { cluster, runtime, topic } = this.#options;
+    const requestedAtMs = runtime.monotonicMs();
+    const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
+    if (offset < start) return { requestedAtMs, from: offset, next: start, records: [] };
+    throw new KafkaError(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
+  }
+}
+
+/** Like the index: every entry of the ledger counts, whichever producer wrote it. */
+const isolation = 'read_uncommitted' as const;
+
+const BEYOND_END = 'OFFSET_OUT_OF_RANGE';
+
+function isBeyondEnd(error: unknown): boolean {
+  return kafkaErrorCode(error) === BEYOND_END;
+}
+
+/** Whether reading an entry may succeed later. A broker that does not lead any more may end below the entry. */
+function isTransientRead(error: unknown): boolean {
+  const errorCode = kafkaErrorCode(error);
+  return isTransientCode(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
+}
+
+function isWithin({ from, next }: Chunk, offset: number): boolean {
+  return offset >= from && offset < next;
+}
+
+/** Rising offsets, apart where they are far from each other. */
+function placesOf(offsets: readonly number[]): number[][] {
+  const places: number[][] = [];
+  let before = Number.NEGATIVE_INFINITY;
+  for (const offset of offsets) {
+    if (offset - before < NEAR) places.at(-1)?.push(offset);
+    else places.push([offset]);
+    before = offset;
+  }
+  return places;
+}
+
+function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {
+  let [low, high] = [0, records.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((records[middle] as FetchedRecord).offset < offset) low = middle + 1;
+    else high = middle;
+  }
+  return records[low]?.offset === offset ? records[low] : undefined;
+}
+
+/** Throws LEDGER_UNREADABLE for the placeholder of an unreadable batch. */
+function toEntry(partition: number, { offset, key, value, headers, timestampMs }: FetchedRecord): LedgerRecord {
+  const why = headers[UNREADABLE];
+  if (why === undefined) return { offset, key, value, headers, appendedAtMs: timestampMs };
+  const message = `the entry at offset ${offset} of ledger partition ${partition} can't be read: ${why}`;
+  throw new IdallocError('LEDGER_UNREADABLE', message);
 }

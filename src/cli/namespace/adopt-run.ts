@@ -1,5 +1,5 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
-import { KafkaLedgerEntries } from '../../adapters/kafka/ledger-entries.ts';
+import { KafkaLedgerEntries } from '../../adapters/kafka/ledger-log.ts';
 import { type Source, wholePartition } from '../../adapters/kafka/topics/spans.ts';
 import type { EndHead } from '../../codec/head-values.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';

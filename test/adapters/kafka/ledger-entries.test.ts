@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.ts';
+import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-log.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
 
 const LEDGER = 'ledger';

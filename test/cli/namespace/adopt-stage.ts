@@ -1,4 +1,4 @@
-import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.ts';
+import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-log.ts';
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { CliContext } from '../../../src/cli/context.ts';
 import { readJournal } from '../../../src/cli/journal/journal-run.ts';
