@@ -24,6 +24,7 @@ import { namespaceKeys } from '../../src/identity/keys.ts';
 import { EtcdHeads } from '../../src/ledger/heads.ts';
 import type { OrderLog } from '../../src/ledger/sequence-order.ts';
 import { carryOut } from '../../src/ledger/sequence-order.ts';
+import { createLogger } from '../../src/log.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import { idFor } from '../support/home.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
@@ -147,9 +148,10 @@ class Scene implements AsyncDisposable {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
-  /** What idle workers call, and what `look` calls. */
+  /** What idle workers call, what `look` calls, and how a line of the log is written: that is on no way. */
   async idle(look: () => unknown): Promise<Called> {
     this.#calls.take();
+    createLogger({ level: 'info', destination: { write: () => {} } }).info('idle');
     for (let ms = 0; ms < IDLE_MS; ms += IDLE_LOOK_MS) {
       await this.stage.pass(IDLE_LOOK_MS);
       look();
