@@ -26,8 +26,8 @@ const LONGEST_MS = 1_800_000;
  *   an earlier entry;
  * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to, or
  *   is from the future;
- * - when it waits in a lane of its own, so that later ones were decided before it, and retention then overtook a copy: of
- *   what it had, the emptied copy remembers the highest request only.
+ * - when it waits in a lane of its own, so that later ones were decided before it, and retention then overtook a copy:
+ *   of what it had, the emptied copy remembers the highest request only.
  */
 export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
   const { partition, offset, origin } = request;
