@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
+import { mkdtempDisposableSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { fill, rateOf } from './backlog.ts';
+import { optionsOf } from './options.ts';
 import { cpuMsOf } from './running.ts';
 import { MAIN, median, Stage, type Topics } from './stage.ts';
 
@@ -14,37 +14,18 @@ import { MAIN, median, Stage, type Topics } from './stage.ts';
  * What `idalloc audit` costs for a history that a real worker has made, as a ratio to a process that only reads the
  * same topics: most of an audit's time is its own work, and both need the brokers in the same way.
  */
-const { values } = parseArgs({
-  options: {
-    requests: { type: 'string', default: '1000000' },
-    partitions: { type: 'string', default: '8' },
-    rounds: { type: 'string', default: '3' },
-    'ids-per-request': { type: 'string', default: '10' },
-    'temp-dir': { type: 'string', default: tmpdir() },
-    main: { type: 'string', default: MAIN },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures what an audit of a real history costs, as a ratio to reading its topics alone; and its memory and disk.',
-      'npm run bench:audit -- [--requests 1000000] [--partitions 8] [--rounds 3] [--ids-per-request 10] [--temp-dir /tmp] [--json]',
-      '  --main PATH    main.ts whose audit is measured, to compare another checkout',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const requests = Number(values.requests);
-const partitions = Number(values.partitions);
+const values = optionsOf(
+  'bench:audit',
+  ['Measures what an audit of a real history costs, as a ratio to reading its topics alone; and its memory and disk.'],
+  { requests: 1_000_000, partitions: 8, rounds: 3, 'ids-per-request': 10, 'temp-dir': tmpdir() },
+);
+const { requests, partitions } = values;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 const READ_ALONE = fileURLToPath(new URL('read-alone.ts', import.meta.url));
 const LOOK_MS = 50;
 const MIB = 1_048_576;
 
-await using stage = await Stage.open(say, MAIN);
+await using stage = await Stage.open(say);
 
 /** What a process used until its end. */
 interface Used {
@@ -117,24 +98,21 @@ function bytesUnlinked({ pid }: ChildProcess, directory: string): number {
 }
 
 const topics = await stage.topics(partitions);
-await fill(stage, topics, requests, Number(values['ids-per-request']));
+await fill(stage, topics, requests, values['ids-per-request']);
 {
   await using worker = stage.start('worker', topics);
   const { requests_per_s } = await rateOf(stage, topics, worker, requests);
   say(`a worker has served ${requests} requests, ${requests_per_s} in a second`);
 }
 const all = [topics.requests, topics.ledger, topics.replies, topics.env.DEAD_LETTER_TOPIC ?? ''];
-const directory = mkdtempSync(join(values['temp-dir'], 'idalloc-bench-'));
+using temporary = mkdtempDisposableSync(join(values['temp-dir'], 'idalloc-bench-'));
+const directory = temporary.path;
 const rounds: { readonly alone: Used; readonly audit: Used }[] = [];
-try {
-  for (let round = 1; round <= Number(values.rounds); round += 1) {
-    const alone = await used([READ_ALONE, stage.brokers.join(','), ...all], topics.env, directory);
-    const audit = await used([values.main, 'audit', '--json', '--temp-dir', directory], topics.env, directory);
-    say(`round ${round}: read alone in ${alone.seconds.toFixed(1)} s, audited in ${audit.seconds.toFixed(1)} s`);
-    rounds.push({ alone, audit });
-  }
-} finally {
-  rmSync(directory, { recursive: true, force: true });
+for (let round = 1; round <= values.rounds; round += 1) {
+  const alone = await used([READ_ALONE, stage.brokers.join(','), ...all], topics.env, directory);
+  const audit = await used([MAIN, 'audit', '--json', '--temp-dir', directory], topics.env, directory);
+  say(`round ${round}: read alone in ${alone.seconds.toFixed(1)} s, audited in ${audit.seconds.toFixed(1)} s`);
+  rounds.push({ alone, audit });
 }
 const medianOf = (of: (round: (typeof rounds)[number]) => number) => Number(median(rounds.map(of)).toFixed(2));
 const figures = {

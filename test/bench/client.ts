@@ -1,20 +1,15 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { Snowflake as Sapphire } from '@sapphire/snowflake';
 import { v7 } from 'uuid';
 import { IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { IdStock } from '../../src/client/stock.ts';
 import { startProcessServers } from '../support/process-servers.ts';
+import { Realm } from '../support/realm.ts';
 import { SUITE } from '../support/servers.ts';
-import { unique } from '../support/unique.ts';
+import { closedLoop } from './closed-loop.ts';
+import { optionsOf } from './options.ts';
+import { median } from './stage.ts';
 
 /**
  * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real
@@ -23,31 +18,18 @@ import { unique } from '../support/unique.ts';
  * Most generators allocate at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or throw. That wait
  * is part of their figure.
  */
-const { values } = parseArgs({
-  options: {
-    ids: { type: 'string', default: '4000000' },
-    rounds: { type: 'string', default: '5' },
-    requests: { type: 'string', default: '1000' },
-    count: { type: 'string', default: '100' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const { ids, rounds, requests, count, json } = optionsOf(
+  'bench:client',
+  ['Measures the client library: next() in ns per ID beside other generators, then its latency against a worker.'],
+  { ids: 4_000_000, rounds: 5, requests: 1_000, count: 100 },
+  {
+    ids: 'that next() returns in a round; the median of the rounds counts',
+    requests: 'calls whose latency is measured, each for --count IDs',
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures the client library: next() in ns per ID beside other generators, then its latency against a worker.',
-      'npm run bench:client -- [--ids 4000000] [--rounds 5] [--requests 1000] [--count 100] [--json]',
-      '  --ids, --rounds     IDs that next() returns in a round, and rounds; the median counts',
-      '  --requests          calls whose latency is measured, each for --count IDs',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const ids = Number(values.ids);
-const requests = Number(values.requests);
-const count = Number(values.count);
+);
+const PARTITIONS = 12;
+/** For each number of requests in flight. */
+const LOOP_SECONDS = 3;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
 /** Keeps the last ID, so that the compiler does not remove the calls. */
@@ -98,17 +80,13 @@ function generators(): Readonly<Record<string, (times: number) => void>> {
   };
 }
 
-function median(samples: readonly number[]): number {
-  return samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
-}
-
 /**
  * Nanoseconds of processor time per ID, which other load on the machine changes less than the time: the median of
  * rounds in which the generators take turns; the first round is a warm-up.
  */
 function nanoseconds(): Record<string, number> {
   const samples = new Map<string, number[]>();
-  for (let round = 0; round <= Number(values.rounds); round += 1) {
+  for (let round = 0; round <= rounds; round += 1) {
     for (const [name, run] of Object.entries(generators())) {
       // The others are bound by the clock, not by the processor: a tenth of the IDs is enough.
       const times = name.startsWith('idalloc') ? ids : ids / 10;
@@ -120,25 +98,6 @@ function nanoseconds(): Record<string, number> {
     }
   }
   return Object.fromEntries([...samples].map(([name, all]) => [name, Number(median(all).toFixed(1))]));
-}
-
-function idalloc(env: Readonly<Record<string, string>>, ...args: string[]) {
-  const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-  return spawn(process.execPath, [main, ...args], {
-    env: { PATH: process.env.PATH, ...env },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-}
-
-async function startWorker(env: Readonly<Record<string, string>>): Promise<ChildProcess> {
-  const child = idalloc(env, 'worker');
-  const lines = createInterface({ input: child.stdout });
-  const ready = new Promise<void>((resolve, reject) => {
-    lines.on('line', (line) => line.includes('idalloc ready') && resolve());
-    child.once('exit', (code) => reject(new Error(`the worker exited with ${code} before it was ready`)));
-  });
-  await ready;
-  return child;
 }
 
 interface Latency {
@@ -159,20 +118,6 @@ async function latency(request: () => Promise<unknown>): Promise<Latency> {
   return { p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
-/** Requests per second with `width` requests in flight at any time. */
-async function throughput(client: IdClient, total: number, width: number): Promise<number> {
-  let sent = 0;
-  const begunMs = performance.now();
-  const requestInTurn = async () => {
-    for (; sent < total; ) {
-      sent += 1;
-      await client.request({ count: 1 });
-    }
-  };
-  await Promise.all(Array.from({ length: width }, requestInTurn));
-  return Math.round((1_000 * total) / (performance.now() - begunMs));
-}
-
 interface Served {
   readonly connectMs: number;
   readonly firstReplyMs: number;
@@ -189,29 +134,10 @@ async function serve(): Promise<Served> {
   await using stack = new AsyncDisposableStack();
   const servers = await startProcessServers(say, SUITE, { isMeasured: true });
   stack.defer(() => servers.stop());
-  const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
-  stack.defer(() => rmSync(index, { recursive: true, force: true }));
-  const id = unique();
-  const env = {
-    KAFKA_BROKERS: servers.brokers.join(','),
-    ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),
-    ETCD_PREFIX: `/bench-${id}`,
-    DATACENTER_ID: '0',
-    TOPIC_REPLICATION_FACTOR: '1',
-    ALLOW_WEAK_LEDGER: '1',
-    OPS_PORT: '0',
-    API_PORT: '0',
-    INDEX_DIR: index,
-  };
-  const replyTopic = 'id.replies.bench';
-  const [code] = await once(idalloc(env, 'topics', 'init', '--reply-topic', replyTopic), 'exit');
-  if (code !== 0) throw new Error('idalloc topics init failed: its error is above');
-  const worker = await startWorker(env);
-  stack.defer(async () => {
-    worker.kill('SIGTERM');
-    await once(worker, 'exit');
-  });
-  const options: IdClientOptions = { brokers: servers.brokers, replyTopic };
+  const realm = stack.use(await Realm.create(servers, { partitions: PARTITIONS }));
+  await realm.worker({ LOG_LEVEL: 'info' }).ready();
+  const { replyTopic, requestTopic } = realm;
+  const options: IdClientOptions = { brokers: servers.brokers, replyTopic, requestTopic };
   const begunMs = performance.now();
   const unbuffered = stack.use(await IdClient.connect({ ...options, prefetch: false }));
   const connectMs = Math.round(performance.now() - begunMs);
@@ -222,7 +148,10 @@ async function serve(): Promise<Served> {
   const prefetch = await latency(() => client.takeAsync(count));
   const request = await latency(() => unbuffered.request({ count }));
   const requestsPerSecond: Record<string, number> = {};
-  for (const width of [64, 1_000]) requestsPerSecond[width] = await throughput(unbuffered, 20 * requests, width);
+  for (const width of [64, 1_000]) {
+    const { perSecond } = await closedLoop(() => unbuffered.request({ count: 1 }), width, LOOP_SECONDS);
+    requestsPerSecond[width] = Math.round(perSecond);
+  }
   return { connectMs, firstReplyMs, prefetch, request, requestsPerSecond };
 }
 
@@ -234,5 +163,4 @@ say(`connected after ${connectMs} ms, first reply ${firstReplyMs} ms after the s
 say(`takeAsync() of ${count} prefetched IDs: p50 ${prefetch.p50Ms} ms, p99 ${prefetch.p99Ms} ms`);
 say(`request() of ${count} IDs: p50 ${request.p50Ms} ms, p99 ${request.p99Ms} ms`);
 for (const [width, rate] of Object.entries(requestsPerSecond)) say(`${width} requests in flight: ${rate} requests/s`);
-if (values.json)
-  process.stdout.write(`${JSON.stringify({ ns, ids: count, ...served, last: String(last).length > 0 })}\n`);
+if (json) process.stdout.write(`${JSON.stringify({ ns, ids: count, ...served, last: String(last).length > 0 })}\n`);

@@ -1,8 +1,8 @@
-import { parseArgs } from 'node:util';
 import { table } from '../../src/cli/output.ts';
 import { type Compared, compared, type Pair } from './comparison.ts';
+import { optionsOf } from './options.ts';
 import { METHOD, MOST_PAIRS } from './spread.ts';
-import { MAIN, Stage } from './stage.ts';
+import { Stage } from './stage.ts';
 import { BENCHES, type Bench, type Figures, idle, index, type Settings, serve } from './tree-benches.ts';
 import { type Tree, thisTree, treeOf } from './trees.ts';
 
@@ -11,56 +11,50 @@ import { type Tree, thisTree, treeOf } from './trees.ts';
  * figures can tell. The order changes with each round (this, other, other, this …), so that a drift of the machine
  * favours neither.
  */
-const { values } = parseArgs({
-  options: {
-    compare: { type: 'string' },
-    bench: { type: 'string', default: BENCHES.join() },
-    rounds: { type: 'string', default: '6' },
-    minutes: { type: 'string', default: 'Infinity' },
-    'fail-below': { type: 'string', default: '0' },
-    requests: { type: 'string', default: '100000' },
-    partitions: { type: 'string', default: '8' },
-    rates: { type: 'string', default: '1000,10000' },
-    seconds: { type: 'string', default: '5' },
-    settle: { type: 'string', default: '70' },
-    entries: { type: 'string', default: '500000' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench',
+  [
+    'Compares this tree with a commit: each figure as a ratio with its spread. Above 1 this tree is better.',
+    `The spread is a ${METHOD}.`,
+  ],
+  {
+    compare: '',
+    bench: BENCHES.join(),
+    rounds: 6,
+    minutes: Number.POSITIVE_INFINITY,
+    'fail-below': 0,
+    requests: 100_000,
+    partitions: 8,
+    rates: [1_000, 10_000],
+    seconds: 5,
+    settle: 70,
+    entries: 500_000,
   },
-});
-if (values.help || values.compare === undefined) {
-  process.stdout.write(
-    [
-      'Compares this tree with a commit: each figure as a ratio with its spread. Above 1 this tree is better.',
-      'npm run bench -- --compare COMMIT [--bench throughput,latency,idle,index] [--rounds 6] [--fail-below 0.9] [--json]',
-      '                 [--minutes N] [--requests 100000] [--partitions 8] [--rates 1000,10000] [--seconds 5] [--settle 70]',
-      '                 [--entries 500000]',
-      '  --rounds      each measures both trees; fewer than 4 tell little. A first measurement warms the brokers up and does not count',
-      '  --minutes     begins no further round that would not end in this time; an idle worker is measured last',
-      '  --fail-below  exits with 1 if even the upper end of the spread of a ratio is below this',
-      '  --requests    that wait when a worker starts, for its throughput',
-      '  --rates       requests/s at which latency is measured, each for --seconds, as is each look at an idle worker',
-      '  --settle      seconds until a worker counts as idle',
-      '  --entries     of the index',
-      `The spread is a ${METHOD}.`,
-      '',
-    ].join('\n'),
-  );
-  process.exit(values.help ? 0 : 1);
-}
+  {
+    compare: 'a commit, tag or branch',
+    rounds:
+      'each measures both trees; fewer than 4 show little. A first measurement warms the brokers up and does not count',
+    minutes: 'begins no further round that would not end in this time; an idle worker is measured last',
+    'fail-below': 'exits with 1 if even the upper end of the spread of a ratio is below this',
+    requests: 'that wait when a worker starts, for its throughput',
+    rates: 'requests/s at which latency is measured, each for --seconds, as is each look at an idle worker',
+    settle: 'seconds until a worker counts as idle',
+    entries: 'of the index',
+  },
+);
 
 const begunMs = performance.now();
 const benches = benchesOf(values.bench);
-const rounds = Number(values.rounds);
+const { rounds } = values;
 if (!(rounds >= 1 && rounds <= MOST_PAIRS)) throw new RangeError(`--rounds must be from 1 to ${MOST_PAIRS}`);
-const failBelow = Number(values['fail-below']);
+const failBelow = values['fail-below'];
 const settings: Settings = {
-  partitions: Number(values.partitions),
-  requests: Number(values.requests),
-  rates: values.rates.split(',').map(Number),
-  seconds: Number(values.seconds),
-  settleSeconds: Number(values.settle),
-  entries: Number(values.entries),
+  partitions: values.partitions,
+  requests: values.requests,
+  rates: values.rates,
+  seconds: values.seconds,
+  settleSeconds: values.settle,
+  entries: values.entries,
 };
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
@@ -86,7 +80,7 @@ async function pairsOf(stage: Stage, here: Tree, there: Tree): Promise<readonly 
   const pairs: Pair[] = [];
   const isIdleWanted = benches.includes('idle');
   const idleMs = isIdleWanted ? 1_000 * (settings.settleSeconds + rounds * settings.seconds) : 0;
-  const endMs = begunMs + Number(values.minutes) * 60_000 - idleMs;
+  const endMs = begunMs + values.minutes * 60_000 - idleMs;
   if (serves) say(`to warm up, not counted: ${JSON.stringify(await serve(stage, there, benches, settings))}`);
   let longestMs = 0;
   for (let round = 1; round <= rounds && benches.some((bench) => bench !== 'idle'); round += 1) {
@@ -134,7 +128,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const here = thisTree();
 using there = await treeOf(values.compare);
 say(`comparing ${here.name} with ${there.name}: ${benches.join(', ')}`);
-await using stage = await Stage.open(say, MAIN);
+await using stage = await Stage.open(say);
 const found = compared(await pairsOf(stage, here, there), failBelow);
 process.stdout.write(
   values.json

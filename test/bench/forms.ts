@@ -1,36 +1,21 @@
-import { parseArgs } from 'node:util';
 import { FORM_NAMES, type FormName } from '../../src/codec/form/form.ts';
 import { FORMS, openForm } from '../../src/codec/form/forms.ts';
 import { parseFormKeys } from '../../src/codec/form/keys.ts';
 import { presetLayout } from '../../src/core/presets.ts';
+import { optionsOf } from './options.ts';
+import { median } from './stage.ts';
 
 /**
  * The cost of formatting and parsing an ID in each form. Each round measures every form, hex included, so that other
  * load on the machine affects all of them alike; the median of the rounds counts. The ratio to hex holds on other
  * machines too.
  */
-const { values } = parseArgs({
-  options: {
-    ms: { type: 'string', default: '100' },
-    rounds: { type: 'string', default: '7' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures formatting and parsing of an ID in each form, in ns per ID and as a ratio to form hex.',
-      'npm run bench:forms -- [--ms 100] [--rounds 7] [--json]',
-      '  --ms        time for each form, direction and round',
-      '  --rounds    the median of the rounds is printed',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const ms = Number(values.ms);
-const rounds = Number(values.rounds);
+const { ms, rounds, json } = optionsOf(
+  'bench:forms',
+  ['Measures formatting and parsing of an ID in each form, in ns per ID and as a ratio to form hex.'],
+  { ms: 100, rounds: 7 },
+  { ms: 'time for each form, direction and round', rounds: 'the median of the rounds is printed' },
+);
 
 const DEFAULT = presetLayout('default');
 const SETTINGS = { layout: DEFAULT, keys: parseFormKeys(`1:${'0123456789abcdef'.repeat(4)}`), prefix: 'ord' };
@@ -52,10 +37,6 @@ function nsOf(call: (k: number) => unknown): number {
     tookMs = performance.now() - begunMs;
   }
   return (tookMs * 1e6) / calls;
-}
-
-function median(numbers: readonly number[]): number {
-  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 }
 
 interface Cost {
@@ -94,7 +75,7 @@ const rows = costs.map((cost) => ({
 }));
 if (last === undefined) throw new Error('nothing was measured');
 
-if (values.json) {
+if (json) {
   process.stdout.write(`${JSON.stringify(rows)}\n`);
 } else {
   const cells = [

@@ -1,13 +1,13 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempDisposableSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { Served } from '../../ops/capacity/data.ts';
 import { table } from '../../src/cli/output.ts';
 import { fillLedger } from '../support/filled-ledger.ts';
 import { Realm } from '../support/realm.ts';
 import { fittedExponent, type Growth, growthOf } from './growth-rate.ts';
 import { indexGrowth } from './index-growth.ts';
+import { optionsOf } from './options.ts';
 import { ReportServers } from './report/servers.ts';
 import { type Case, type Effort, serve } from './report/serving.ts';
 
@@ -16,37 +16,23 @@ import { type Case, type Effort, serve } from './report/serving.ts';
  * to start. Nothing may grow faster than what it grows with, and a request's time hardly at all. What one request costs
  * the index is also measured alone, up to far more entries.
  */
-const { values } = parseArgs({
-  options: {
-    scale: { type: 'string', default: '1' },
-    rounds: { type: 'string', default: '3' },
-    entries: { type: 'string', default: '100000,1000000,10000000' },
-    index: { type: 'string', default: '3,9.5,34.5' },
-    only: { type: 'string' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench:growth',
+  ['Measures what more partitions, workers, reply topics and entries cost, and says what grows faster than they do.'],
+  { scale: 1, rounds: 3, entries: [100_000, 1_000_000, 10_000_000], index: [3, 9.5, 34.5], only: '' },
+  {
+    scale: 'how many requests are served; 0.05 tries the program',
+    entries:
+      'of the ledger and of the index on disk, at a start; 10,000,000 take some 5 GB below the temporary directory',
+    index: 'of one partition, in millions, for the costs of its index alone; 135.3 take some minutes, and 2 GB there',
+    only: "the tables whose name contains this, such as 'reply'",
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures what more partitions, workers, reply topics and entries cost, and says what grows faster than they do.',
-      'npm run bench:growth -- [--scale 1] [--rounds 3] [--entries 100000,1000000,10000000]',
-      '  [--index 3,9.5,34.5] [--only NAME] [--json]',
-      '  --scale    how many requests are served; 0.05 tries the program',
-      '  --entries  of the ledger and of the index on disk, at a start; 10,000,000 take some 5 GB below the temporary directory',
-      '  --index    of one partition, in millions, for the costs of its index alone; 135.3 take some minutes, and 2 GB there',
-      "  --only     the tables whose name contains this, such as 'reply'",
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
+);
 const say = (line: string) => process.stderr.write(`${line}\n`);
-const effort: Effort = { scale: Number(values.scale), rounds: Number(values.rounds), say };
+const effort: Effort = { scale: values.scale, rounds: values.rounds, say };
 /** Of the ledger from which workers start. */
 const PARTITIONS = 12;
-const isWanted = (name: string) => name.includes(values.only ?? '');
+const isWanted = (name: string) => name.includes(values.only);
 
 interface Row {
   /** How many there are of what grows. */
@@ -95,28 +81,24 @@ function rowOf(size: number, { requestsPerS, workerUs, brokerUs, memoryMib }: Se
 /** The time from the start of a worker until it is ready, with an index on disk that has the whole ledger. */
 async function starts(report: ReportServers): Promise<readonly Row[]> {
   const rows: Row[] = [];
-  for (const entries of values.entries.split(',').map(Number)) {
-    const dir = mkdtempSync(join(tmpdir(), 'idalloc-growth-'));
-    try {
-      await using realm = await Realm.create(report.servers, { partitions: PARTITIONS });
-      await fillLedger(realm, Math.ceil(entries / PARTITIONS));
-      const start = async () => {
-        const beginMs = performance.now();
-        const worker = realm.worker({ INDEX_DIR: dir });
-        const { seenMs } = await worker.ready();
-        const mib = (await worker.metric('process_resident_memory_bytes')) / 2 ** 20;
-        await worker.stop();
-        return { ms: Math.round(seenMs - beginMs), MiB: Math.round(mib) };
-      };
-      const restored = await start();
-      const times = [];
-      for (let round = 0; round < effort.rounds; round += 1) times.push(await start());
-      const least = times.toSorted((one, other) => one.ms - other.ms)[0] ?? restored;
-      rows.push({ size: entries, figures: { 'restore ms': restored.ms, 'start ms': least.ms, MiB: least.MiB } });
-      say(JSON.stringify(rows.at(-1)));
-    } finally {
-      rmSync(dir, { recursive: true, force: true });
-    }
+  for (const entries of values.entries) {
+    using dir = mkdtempDisposableSync(join(tmpdir(), 'idalloc-growth-'));
+    await using realm = await Realm.create(report.servers, { partitions: PARTITIONS });
+    await fillLedger(realm, Math.ceil(entries / PARTITIONS));
+    const start = async () => {
+      const beginMs = performance.now();
+      const worker = realm.worker({ INDEX_DIR: dir.path });
+      const { seenMs } = await worker.ready();
+      const mib = (await worker.metric('process_resident_memory_bytes')) / 2 ** 20;
+      await worker.stop();
+      return { ms: Math.round(seenMs - beginMs), MiB: Math.round(mib) };
+    };
+    const restored = await start();
+    const times = [];
+    for (let round = 0; round < effort.rounds; round += 1) times.push(await start());
+    const least = times.toSorted((one, other) => one.ms - other.ms)[0] ?? restored;
+    rows.push({ size: entries, figures: { 'restore ms': restored.ms, 'start ms': least.ms, MiB: least.MiB } });
+    say(JSON.stringify(rows.at(-1)));
   }
   return rows;
 }
@@ -128,7 +110,7 @@ const FLAT = 0.1;
 /** Each last size of the runs that are merged has the half of its entries here, so that only their number differs. */
 function indexTable(): Table {
   const rows = indexGrowth(
-    values.index.split(',').map((millions) => Math.round(Number(millions) * 1e6)),
+    values.index.map((millions) => Math.round(millions * 1e6)),
     say,
   ).map(({ entries, lookUpUs, requestUs, diskBytesEach, memoryBytesEach, loadMs, longestStepMs }) => {
     const shown = (figure: number) => Number(figure.toPrecision(3));

@@ -1,10 +1,10 @@
-import { parseArgs } from 'node:util';
 import { loadHttp } from '../support/http-load.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
 import { SUITE } from '../support/servers.ts';
 import { type Beside, besideBare, keysBesideNone } from './http-beside.ts';
+import { optionsOf } from './options.ts';
 import type { Spread } from './spread.ts';
 
 /**
@@ -12,30 +12,18 @@ import type { Spread } from './spread.ts';
  * per second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same
  * texts, and of requests with an Idempotency-Key to those without. Client and servers share the machine.
  */
-const { values } = parseArgs({
-  options: {
-    ids: { type: 'string', default: '10000000' },
-    count: { type: 'string', default: '1000' },
-    connections: { type: 'string', default: '16' },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '2' },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench:http',
+  [
+    'Measures the HTTP API of one worker, after a check that it returns no ID twice, its ratio to Fastify alone, and what a key costs.',
+  ],
+  { ids: 10_000_000, count: 1_000, connections: 16, rounds: 5, seconds: 2 },
+  {
+    ids: 'that are compared with each other, --count of them in a request; 0: only the ratios',
+    rounds: 'each measures both sides of a ratio for --seconds, in turn',
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures the HTTP API of one worker, after a check that it returns no ID twice, its ratio to Fastify alone, and what a key costs.',
-      'npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16] [--rounds 5] [--seconds 2]',
-      '  --ids, --count       IDs that are compared with each other, and IDs per request for that; 0 IDs: only the ratios',
-      '  --rounds, --seconds  each round measures both sides of a ratio for so long, in turn',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const count = Number(values.count);
-const connections = Number(values.connections);
+);
+const { count, connections, rounds, seconds } = values;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 /** IDs per request and number of requests, chosen so that each row takes a few seconds. */
 const SIZES = [
@@ -53,7 +41,7 @@ const ratio = ({ ratio, low, high }: Spread) => `${ratio.toFixed(2)} (${low.toFi
 /** Returns the number of duplicates and of failed requests. */
 async function checkAndMeasure(url: string) {
   const seen = new SeenIds();
-  const checked = await loadHttp({ url, count, connections, requests: Math.ceil(Number(values.ids) / count), seen });
+  const checked = await loadHttp({ url, count, connections, requests: Math.ceil(values.ids / count), seen });
   say(`${seen.size} different IDs, ${seen.duplicates} duplicates, ${checked.failures} failed requests`);
   for (const [size, requests] of SIZES) {
     const { failures, ...figures } = await loadHttp({ url, count: size, connections, requests });
@@ -79,10 +67,9 @@ try {
   const worker = realm.worker({ LOG_LEVEL: 'info' });
   const { pid } = await worker.ready();
   const url = await worker.api();
-  const checked = Number(values.ids) > 0 ? await checkAndMeasure(url) : undefined;
+  const checked = values.ids > 0 ? await checkAndMeasure(url) : undefined;
   process.exitCode = (checked?.duplicates ?? 0) === 0 ? 0 : 1;
   const server = { url, pid: Number(pid) };
-  const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)];
   const beside = await besideBare(server, rounds, seconds);
   for (const one of beside) say(lineOf('the worker', 'Fastify alone', one));
   const keyed = await keysBesideNone(server, rounds, seconds);

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempDisposableSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
@@ -30,7 +30,8 @@ const KEYS = PART * PARTS;
 
 /** Fills one partition to each of these sizes, which rise, and measures what a request costs there. */
 export function indexGrowth(sizes: readonly number[], say: (line: string) => void): readonly IndexCosts[] {
-  const directory = mkdtempSync(join(tmpdir(), 'idalloc-index-growth-'));
+  using temporary = mkdtempDisposableSync(join(tmpdir(), 'idalloc-index-growth-'));
+  const directory = temporary.path;
   let index = openIndex(directory, 1);
   try {
     load(index);
@@ -60,7 +61,6 @@ export function indexGrowth(sizes: readonly number[], say: (line: string) => voi
     });
   } finally {
     index[Symbol.dispose]();
-    rmSync(directory, { recursive: true, force: true });
   }
 }
 

@@ -1,40 +1,28 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempDisposableSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { seeded } from '../support/seeded.ts';
 import { heldBytes, keyOf, openIndex, records } from './index-entries.ts';
+import { optionsOf } from './options.ts';
 
 /**
  * Size and speed of the ledger index: restoring from log records, serving requests, look-ups, loading, expiry and
  * deletion, each with the longest time that one call blocked the process.
  */
-const { values } = parseArgs({
-  options: {
-    entries: { type: 'string', default: '1000000' },
-    partitions: { type: 'string', default: '8' },
-    directory: { type: 'string', default: tmpdir() },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures the index of the ledger: bytes per entry on disk and in memory, rates, and the time of single calls.',
-      'npm run bench:index -- [--entries 1000000] [--partitions 8] [--directory /tmp] [--json]',
-      '  --directory    where the index is written, on the disk to be measured',
-      'In the output, cpu stands for processor time: a rate per_cpu_s leaves out waiting for the disk and for the',
-      'processor; max_cpu_ms is the most processor time of one call. A part is 500 requests that a worker serves together.',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const partitions = Number(values.partitions);
-const perPartition = Math.ceil(Number(values.entries) / partitions);
+const values = optionsOf(
+  'bench:index',
+  [
+    'Measures the index of the ledger: bytes per entry on disk and in memory, rates, and the time of single calls.',
+    'In the output, cpu stands for processor time: a rate per_cpu_s leaves out waiting for the disk and for the',
+    'processor; max_cpu_ms is the most processor time of one call. A part is 500 requests that a worker serves together.',
+  ],
+  { entries: 1_000_000, partitions: 8, directory: tmpdir() },
+  { directory: 'where the index is written, on the disk to be measured' },
+);
+const { partitions } = values;
+const perPartition = Math.ceil(values.entries / partitions);
 const entries = perPartition * partitions;
 /** Entries that a reader applies at once, and entries that a worker appends at once. */
 const READ = 1_000;
@@ -43,7 +31,8 @@ const LOOK_UPS = 400_000;
 /** Keys of a part whose hash may collide with that of another key. */
 const COLLISIONS = 2;
 
-const directory = mkdtempSync(join(values.directory, 'idalloc-index-bench-'));
+using temporary = mkdtempDisposableSync(join(values.directory, 'idalloc-index-bench-'));
+const directory = temporary.path;
 const open = () => openIndex(directory, partitions);
 
 /** Measures the time of calls, in total and one by one. */
@@ -175,9 +164,4 @@ function main(): object {
   };
 }
 
-try {
-  const result = main();
-  process.stdout.write(`${JSON.stringify(result, null, values.json ? undefined : 2)}\n`);
-} finally {
-  rmSync(directory, { recursive: true });
-}
+process.stdout.write(`${JSON.stringify(main(), null, values.json ? undefined : 2)}\n`);

@@ -28,10 +28,22 @@ interface Phase {
 }
 
 export interface Outcome {
-  readonly sent: number;
+  /** The numbers of the requests without a reply. */
   readonly unanswered: readonly number[];
   /** Latency of every request; for one without a reply, how long it has waited. */
   readonly latenciesMs: Float64Array;
+}
+
+export interface Percentiles {
+  readonly p50_ms: number;
+  readonly p99_ms: number;
+  readonly unanswered: number;
+}
+
+export function percentilesOf({ latenciesMs, unanswered }: Outcome): Percentiles {
+  const sorted = latenciesMs.toSorted();
+  const at = (share: number) => Number((sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(2));
+  return { p50_ms: at(0.5), p99_ms: at(0.99), unanswered: unanswered.length };
 }
 
 /**
@@ -47,7 +59,6 @@ export class Load implements AsyncDisposable {
   readonly #topics: Topics;
   readonly #running: Running;
   readonly #requests: Requests;
-  readonly #forwarded: (i: number) => boolean;
   readonly #queues: NewRecord[][];
   readonly #sending = new Set<number>();
   readonly #phases = new Map<string, Phase>();
@@ -55,13 +66,12 @@ export class Load implements AsyncDisposable {
   #fault: unknown;
   #closed = false;
 
-  /** `forwarded`: whether the request with this number goes to another partition than its own. */
-  constructor(stage: Stage, topics: Topics, running: Running, ids: number, forwarded = (_: number) => false) {
+  /** `ids`: of each request. */
+  constructor(stage: Stage, topics: Topics, running: Running, ids: number) {
     this.#stage = stage;
     this.#topics = topics;
     this.#running = running;
     this.#requests = new Requests(topics, ids);
-    this.#forwarded = forwarded;
     this.#queues = Array.from({ length: topics.partitions }, () => []);
     this.#reading = this.#readAll();
     this.#reading.catch((error: unknown) => this.#fail(error));
@@ -137,7 +147,7 @@ export class Load implements AsyncDisposable {
       unanswered.push(i);
       latenciesMs[i] = nowMs - phase.dueMs(i);
     }
-    return { sent: phase.sent, unanswered, latenciesMs };
+    return { unanswered, latenciesMs };
   }
 
   async #tick(delayMs: number): Promise<void> {
@@ -147,8 +157,7 @@ export class Load implements AsyncDisposable {
   }
 
   #send(phase: Phase): void {
-    const { record, partition: own } = this.#requests.make(`${phase.name}-${phase.sent}`);
-    const partition = this.#forwarded(phase.sent) ? (own + 1) % this.#topics.partitions : own;
+    const { record, partition } = this.#requests.make(`${phase.name}-${phase.sent}`);
     phase.sent += 1;
     this.#queues[partition]?.push(record);
     if (this.#sending.has(partition)) return;

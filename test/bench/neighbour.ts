@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Followed } from '../support/followed.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SUITE } from '../support/servers.ts';
 import { FLOODS, type FloodTarget, PARTITIONS } from './neighbour-flood.ts';
+import { optionsOf } from './options.ts';
 import { median } from './stage.ts';
 
 /**
@@ -20,31 +20,14 @@ import { median } from './stage.ts';
  * second ratio: to the latency beside the same flood on a topic that no worker reads. It is what the worker itself
  * adds.
  */
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '15' },
-    rate: { type: 'string', default: '100' },
-    rounds: { type: 'string', default: '3' },
-    flood: { type: 'string', multiple: true },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures the latency of small requests beside floods by another requester, as a ratio to the latency without them.',
-      'npm run bench:neighbour -- [--seconds 15] [--rate 100] [--rounds 3] [--flood junk]... [--json]',
-      '  --rate     small requests a second',
-      `  --flood    ${[...Object.keys(FLOODS), 'http'].join(', ')}; all of them by default`,
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const seconds = Number(values.seconds);
-const rate = Number(values.rate);
-const rounds = Number(values.rounds);
+const { seconds, rate, rounds, flood, json } = optionsOf(
+  'bench:neighbour',
+  [
+    'Measures the latency of small requests beside floods by another requester, as a ratio to the latency without them.',
+  ],
+  { seconds: 15, rate: 100, rounds: 3, flood: [...Object.keys(FLOODS), 'http'].join() },
+  { rate: 'small requests a second', flood: 'some of these' },
+);
 
 const REPLY_TIMEOUT_MS = 120_000;
 const KINDS = [...Object.keys(FLOODS), 'http'];
@@ -150,7 +133,7 @@ await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve));
 try {
   const result: Record<string, object> = {};
   await round('small-junk'); // not counted: brokers and worker compile their code
-  for (const name of values.flood ?? KINDS) {
+  for (const name of flood.split(',')) {
     if (!KINDS.includes(name)) throw new RangeError(`there is no flood '${name}': use one of ${KINDS.join(', ')}`);
     const found: Found[] = [];
     for (let i = 0; i < rounds; i += 1) found.push(await round(name));
@@ -169,7 +152,7 @@ try {
     };
     say(`${name}: ${JSON.stringify(result[name])}`);
   }
-  process.stdout.write(`${JSON.stringify(result, null, values.json ? undefined : 2)}\n`);
+  process.stdout.write(`${JSON.stringify(result, null, json ? undefined : 2)}\n`);
 } finally {
   registry.close();
   await servers.stop();

@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempDisposableSync } from 'node:fs';
 import { type Profiler, Session } from 'node:inspector/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { optionsOf } from './options.ts';
 import { ServedPath } from './served-path.ts';
 
 /**
@@ -10,29 +10,14 @@ import { ServedPath } from './served-path.ts';
  * the wire's framing and waiting are left out, and the figure varies far less than that of a whole worker. With
  * --profile also by room.
  */
-const { values } = parseArgs({
-  options: {
-    requests: { type: 'string', default: '400000' },
-    rounds: { type: 'string', default: '9' },
-    partitions: { type: 'string', default: '8' },
-    profile: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures the processor time of a request on its way through a worker, without servers, sockets and waiting.',
-      'npm run bench:path -- [--requests 400000] [--rounds 9] [--partitions 8] [--profile] [--json]',
-      '  --profile   the share of each room of the source in it as well, in percent',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const rounds = Number(values.rounds);
-const perRound = Math.ceil(Number(values.requests) / rounds);
+const values = optionsOf(
+  'bench:path',
+  ['Measures the processor time of a request on its way through a worker, without servers, sockets and waiting.'],
+  { requests: 400_000, rounds: 9, partitions: 8, profile: false },
+  { profile: 'the share of each room of the source in it as well, in percent' },
+);
+const { rounds } = values;
+const perRound = Math.ceil(values.requests / rounds);
 
 const IDLE = '(idle)';
 
@@ -60,31 +45,27 @@ function shares({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): Rec
   return Object.fromEntries(sorted.map(([room, us]) => [room, Number(((100 * us) / all).toFixed(1))]));
 }
 
-const directory = mkdtempSync(join(tmpdir(), 'idalloc-path-'));
-try {
-  using path = new ServedPath(directory, Number(values.partitions));
-  await path.serve(100_000); // compiles the code
-  const session = new Session();
-  session.connect();
-  const found: number[] = [];
-  const profiles: Profiler.Profile[] = [];
-  await session.post('Profiler.enable');
-  for (let round = 1; round <= rounds; round += 1) {
-    const served = path.prepare(perRound);
-    if (values.profile) await session.post('Profiler.start');
-    found.push(await served());
-    if (values.profile) profiles.push((await session.post('Profiler.stop')).profile);
-  }
-  session.disconnect();
-  found.sort((one, other) => one - other);
-  const [cpu_us, least_us] = [found[Math.floor(rounds / 2)] ?? Number.NaN, found[0] ?? Number.NaN];
-  const rooms = profiles[rounds - 1] === undefined ? {} : { rooms: shares(profiles[rounds - 1] as Profiler.Profile) };
-  const result = { cpu_us: Number(cpu_us.toFixed(2)), least_us: Number(least_us.toFixed(2)), ...rooms };
-  const text = [
-    `${result.cpu_us} us of processor time for each request, at least ${result.least_us}`,
-    ...Object.entries(rooms.rooms ?? {}).map(([room, share]) => `${String(share).padStart(6)} % ${room}`),
-  ];
-  process.stdout.write(`${values.json ? JSON.stringify(result) : text.join('\n')}\n`);
-} finally {
-  rmSync(directory, { recursive: true, force: true });
+using directory = mkdtempDisposableSync(join(tmpdir(), 'idalloc-path-'));
+using path = new ServedPath(directory.path, values.partitions);
+await path.serve(100_000); // compiles the code
+const session = new Session();
+session.connect();
+const found: number[] = [];
+const profiles: Profiler.Profile[] = [];
+await session.post('Profiler.enable');
+for (let round = 1; round <= rounds; round += 1) {
+  const served = path.prepare(perRound);
+  if (values.profile) await session.post('Profiler.start');
+  found.push(await served());
+  if (values.profile) profiles.push((await session.post('Profiler.stop')).profile);
 }
+session.disconnect();
+found.sort((one, other) => one - other);
+const [cpu_us, least_us] = [found[Math.floor(rounds / 2)] ?? Number.NaN, found[0] ?? Number.NaN];
+const rooms = profiles[rounds - 1] === undefined ? {} : { rooms: shares(profiles[rounds - 1] as Profiler.Profile) };
+const result = { cpu_us: Number(cpu_us.toFixed(2)), least_us: Number(least_us.toFixed(2)), ...rooms };
+const text = [
+  `${result.cpu_us} us of processor time for each request, at least ${result.least_us}`,
+  ...Object.entries(rooms.rooms ?? {}).map(([room, share]) => `${String(share).padStart(6)} % ${room}`),
+];
+process.stdout.write(`${values.json ? JSON.stringify(result) : text.join('\n')}\n`);

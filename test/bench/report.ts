@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { type CapacityData, DATA_FILE } from '../../ops/capacity/data.ts';
 import { writeCapacity } from '../../ops/capacity/write.ts';
 import { readManifest } from '../../ops/release/packages.ts';
+import { optionsOf } from './options.ts';
 import { doors, inProcess } from './report/doors.ts';
 import { forms, index } from './report/parts.ts';
 import { ReportServers } from './report/servers.ts';
@@ -14,33 +14,23 @@ import { type Effort, latency, serving } from './report/serving.ts';
  * Measures what docs/operations/capacity.md shows, each part for a short time, keeps the figures as JSON, and writes
  * the page's tables and plots from them.
  */
-const { values } = parseArgs({
-  options: {
-    scale: { type: 'string', default: '1' },
-    rounds: { type: 'string', default: '3' },
-    out: { type: 'string' },
-    redraw: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench:report',
+  [
+    'Measures what the page on capacity shows, and writes its figures, tables and plots: about 15 minutes on two quiet cores.',
+    'Redis and PostgreSQL are measured if they are installed (apt-get install redis-server postgresql).',
+  ],
+  { scale: 1, rounds: 3, out: '', redraw: false },
+  {
+    scale: 'how much each part does; 0.05 tries the program in a few minutes',
+    rounds: 'of what is served as fast as possible; the median counts',
+    out: 'only the figures, to another file',
+    redraw: 'measure nothing: write tables and plots again from the kept figures',
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures what the page on capacity shows, and writes its figures, tables and plots: about 15 minutes on two quiet cores.',
-      'Redis and PostgreSQL are measured if they are installed (apt-get install redis-server postgresql).',
-      'npm run bench:report -- [--scale 1] [--rounds 3] [--out FILE] [--redraw]',
-      '  --scale     how much each part does; 0.05 tries the program in a few minutes',
-      '  --rounds    of what is served as fast as possible; the median counts',
-      '  --out       only the figures, to another file',
-      '  --redraw    measure nothing: write tables and plots again from the kept figures',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
+);
 const begunMs = performance.now();
 const say = (line: string) => process.stderr.write(`${line}\n`);
-const effort: Effort = { scale: Number(values.scale), rounds: Number(values.rounds), say };
+const effort: Effort = { scale: values.scale, rounds: values.rounds, say };
 
 /** Runs a part, and says how long it took. */
 async function part<T>(name: string, work: () => Promise<T>): Promise<T> {
@@ -77,8 +67,8 @@ async function measured(): Promise<CapacityData> {
 }
 
 if (!values.redraw) {
-  const file = values.out === undefined ? DATA_FILE : resolve(values.out);
+  const file = values.out === '' ? DATA_FILE : resolve(values.out);
   writeFileSync(file, `${JSON.stringify(await measured(), undefined, 1)}\n`);
   say(`${file}, after ${Math.round((performance.now() - begunMs) / 60_000)} min`);
 }
-if (values.out === undefined) await writeCapacity();
+if (values.out === '') await writeCapacity();

@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 
 /**
  * The processes that are compared. 'worker' serves requests. 'copy' consumes a record, produces it and commits, with
@@ -62,24 +62,6 @@ export class Running implements AsyncDisposable {
     }
   }
 
-  /** The number of open connections to the port of this `host:port`, from Linux' connection tables. */
-  connections(broker: string): number {
-    const port = Number(broker.slice(broker.lastIndexOf(':') + 1));
-    const proc = `/proc/${this.#child.pid}`;
-    const own = new Set(
-      readdirSync(`${proc}/fd`).map((fd) => /socket:\[(\d+)\]/.exec(linkOf(`${proc}/fd/${fd}`))?.[1]),
-    );
-    const sockets = ['tcp', 'tcp6'].flatMap((table) =>
-      readFileSync(`${proc}/net/${table}`, 'latin1').trim().split('\n').slice(1),
-    );
-    return sockets.filter((line) => {
-      const [, , remote = '', state, , , , , , inode] = line.trim().split(/\s+/);
-      return (
-        state === ESTABLISHED && own.has(inode) && Number.parseInt(remote.slice(remote.indexOf(':') + 1), 16) === port
-      );
-    }).length;
-  }
-
   /** @throws Error when the process has exited by itself. */
   check(): void {
     if (this.#exit !== undefined) throw new Error(`the ${this.#contender} exited during the run, with ${this.#exit}`);
@@ -105,17 +87,5 @@ export function cpuMsOf(pid: number | undefined): number {
     return (Number(user) + Number(system)) * CPU_TICK_MS;
   } catch {
     return Number.NaN;
-  }
-}
-
-/** The state of an open connection in Linux' connection tables. */
-const ESTABLISHED = '01';
-
-/** The target of a descriptor's link; '' if the descriptor was closed meanwhile. */
-function linkOf(path: string): string {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return '';
   }
 }

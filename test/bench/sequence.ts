@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import { IdClient } from '../../src/client/index.ts';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
@@ -9,6 +8,7 @@ import { Realm } from '../support/realm.ts';
 import { SUITE } from '../support/servers.ts';
 import { closedLoop } from './closed-loop.ts';
 import { type EtcdLoad, measureEtcd } from './etcd-load.ts';
+import { optionsOf } from './options.ts';
 import { type PostgresNumbers, startNumbers } from './postgres.ts';
 import { median } from './stage.ts';
 
@@ -24,39 +24,23 @@ import { median } from './stage.ts';
  * PostgreSQL commits the document with its number, which idalloc leaves to the service, and syncs each commit to its
  * disk, for which Kafka relies on its replicas, here one.
  */
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '8' },
-    rounds: { type: 'string', default: '3' },
-    'in-flight': { type: 'string', default: '500' },
-    sequences: { type: 'string', default: '1000' },
-    count: { type: 'string', default: '1' },
-    connections: { type: 'string', default: '32' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench:sequence',
+  [
+    'Measures requests for numbers of one sequence, and of many over 12 partitions, beside requests for IDs and beside PostgreSQL',
+    '(UPDATE … RETURNING in a transaction with the insert of the document), as ratios in one run. Without PostgreSQL, the rest.',
+    'Also what etcd does meanwhile, with the highest rate and with half of it, and IDs while numbers are taken.',
+  ],
+  { seconds: 8, rounds: 3, 'in-flight': 500, sequences: 1_000, count: 1, connections: 32 },
+  {
+    'in-flight': 'requests that wait for replies at a time, for the highest rate',
+    count: 'IDs or numbers in each request',
+    connections: 'to PostgreSQL',
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      'Measures requests for numbers of one sequence, and of many over 12 partitions, beside requests for IDs and beside PostgreSQL',
-      '(UPDATE … RETURNING in a transaction with the insert of the document), as ratios in one run. Without PostgreSQL, the rest.',
-      'Also what etcd does meanwhile, with the highest rate and with half of it, and IDs while numbers are taken.',
-      'npm run bench:sequence -- [--seconds 8] [--rounds 3] [--in-flight 500] [--sequences 1000] [--count 1] [--connections 32] [--json]',
-      '  --in-flight     requests that wait for replies at a time, for the highest rate',
-      '  --count         IDs or numbers in each request',
-      '  --connections   to PostgreSQL',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
+);
 const PARTITIONS = 12;
-const seconds = Number(values.seconds);
-const rounds = Number(values.rounds);
-const inFlight = Number(values['in-flight']);
-const count = Number(values.count);
-const names = Array.from({ length: Number(values.sequences) }, (_, i) => `s${i}`);
+const { seconds, rounds, count, 'in-flight': inFlight } = values;
+const names = Array.from({ length: values.sequences }, (_, i) => `s${i}`);
 const say = (line: string) => process.stderr.write(`${line}\n`);
 const anyOf = (nth: number) => names[nth % names.length] ?? 's0';
 
@@ -192,7 +176,7 @@ const ratio = (value: number) => Number(value.toFixed(2));
 
 const servers = await startProcessServers(say, SUITE, { isMeasured: true });
 try {
-  await using database = await startNumbers(names, Number(values.connections));
+  await using database = await startNumbers(names, values.connections);
   say(
     database === undefined
       ? 'PostgreSQL is not installed, so it is left out (Debian: postgresql)'

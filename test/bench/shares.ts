@@ -1,6 +1,5 @@
 import { statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { parseArgs } from 'node:util';
 import { fillLedger } from '../support/filled-ledger.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
@@ -9,6 +8,7 @@ import { SUITE } from '../support/servers.ts';
 import { isJoin } from '../support/shares.ts';
 import type { LogLine } from '../support/worker-process.ts';
 import { CopiesFleet, type Cost, type TakenOver } from './copies-fleet.ts';
+import { optionsOf } from './options.ts';
 
 /**
  * The cost of copies of the ledger index on real servers: restores from Kafka by workers with empty index directories,
@@ -17,38 +17,21 @@ import { CopiesFleet, type Cost, type TakenOver } from './copies-fleet.ts';
  *
  * memory_bytes is what a worker uses above a worker with an empty ledger. Workers and servers share the machine.
  */
-const { values } = parseArgs({
-  options: {
-    entries: { type: 'string', default: '1000000' },
-    partitions: { type: 'string', default: '12' },
-    workers: { type: 'string', default: '1,2,4' },
-    standbys: { type: 'string', default: '1,all' },
-    'moved-partitions': { type: 'string', default: '60' },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const values = optionsOf(
+  'bench:shares',
+  ["Measures copies of the ledger's index: restore, disk and memory per worker, take-over, and moves of partitions."],
+  { entries: 1_000_000, partitions: 12, workers: [1, 2, 4], standbys: '1,all', 'moved-partitions': 60 },
+  {
+    entries: 'in the ledger; 10,000,000 take some 3 GB below the temporary directory',
+    workers: 'fleets to measure, by their number of workers',
+    standbys: 'values of INDEX_STANDBYS to measure',
+    'moved-partitions': 'partitions of the topic on which moves are counted; 0 skips that',
   },
-});
-if (values.help) {
-  process.stdout.write(
-    [
-      "Measures copies of the ledger's index: restore, disk and memory per worker, take-over, and moves of partitions.",
-      'npm run bench:shares -- [--entries 1000000] [--partitions 12] [--workers 1,2,4] [--standbys 1,all] [--json]',
-      '                        [--moved-partitions 60]',
-      '  --entries            entries in the ledger; 10,000,000 take some 3 GB below the temporary directory',
-      '  --workers            fleets to measure, by their number of workers',
-      '  --standbys           values of INDEX_STANDBYS to measure',
-      '  --moved-partitions   partitions of the topic on which moves are counted; 0 skips that',
-      '',
-    ].join('\n'),
-  );
-  process.exit(0);
-}
-const partitions = Number(values.partitions);
-const perPartition = Math.ceil(Number(values.entries) / partitions);
+);
+const { partitions, workers: counts, 'moved-partitions': movedPartitions } = values;
+const perPartition = Math.ceil(values.entries / partitions);
 const entries = perPartition * partitions;
-const counts = values.workers.split(',').map(Number);
 const standbys = values.standbys.split(',');
-const movedPartitions = Number(values['moved-partitions']);
 
 /** Space needed per entry: about half of it for the ledger, the rest for copies. */
 const DISK_BYTES_AN_ENTRY = 500;

@@ -1,3 +1,5 @@
+import { median } from './stage.ts';
+
 /**
  * What a soak of clients may fail with. A failure is allowed only for a time in which, as probes by another client
  * show, the workers did not answer, so the rules hold on a machine of any speed.
@@ -117,9 +119,6 @@ export interface Sample {
   readonly rssBytes: number;
 }
 
-const middle = (values: readonly number[]): number =>
-  values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN;
-
 /**
  * By how much a figure rose from the second quarter of the samples to the last; the first is the start of the process.
  */
@@ -128,7 +127,7 @@ export function growth(samples: readonly Sample[], figure: 'heapBytes' | 'rssByt
     samples.slice(Math.floor((nth * samples.length) / 4), Math.ceil(((nth + 1) * samples.length) / 4));
   return samples.length < 4
     ? 0
-    : middle(quarter(3).map((one) => one[figure])) - middle(quarter(1).map((one) => one[figure]));
+    : median(quarter(3).map((one) => one[figure])) - median(quarter(1).map((one) => one[figure]));
 }
 
 /** The slope of the line of least squares through the samples, without their first quarter, for each minute. */

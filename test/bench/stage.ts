@@ -19,6 +19,7 @@ import { type Contender, Running } from './running.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const SCRIPTS = { copy: path('copy-loop.ts'), wire: path('wire-loop.ts') } as const;
+/** The main.ts of this tree's worker. */
 export const MAIN = path('../../src/main.ts');
 
 const CALL_TIMEOUT_MS = 10_000;
@@ -42,19 +43,16 @@ export interface Topics {
 export class Stage implements AsyncDisposable {
   readonly cluster: Cluster;
   readonly #servers: ProcessServers;
-  readonly #main: string;
 
   /** On servers that end with the stage. */
-  constructor(servers: ProcessServers, main: string) {
+  constructor(servers: ProcessServers) {
     this.#servers = servers;
-    this.#main = main;
     const dialer = kafkaDialer({ clientId: 'bench', tls: false });
     this.cluster = new Cluster({ dialer, seeds: seedsOf(servers.brokers), runtime: RUNTIME });
   }
 
-  /** `main`: the main.ts of the worker, which may be that of another checkout. */
-  static async open(say: (line: string) => void, main: string): Promise<Stage> {
-    return new Stage(await startProcessServers(say, SUITE, { isMeasured: true }), main);
+  static async open(say: (line: string) => void): Promise<Stage> {
+    return new Stage(await startProcessServers(say, SUITE, { isMeasured: true }));
   }
 
   /** The addresses of the brokers, each as `host:port`. */
@@ -63,10 +61,10 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * `main`: the main.ts that creates the topics, where it is not that of this stage. Of `replyTopics` all but one have
-   * one partition.
+   * `main`: the main.ts that creates the topics, which may be that of another checkout. Of `replyTopics` all but one
+   * have one partition.
    */
-  async topics(partitions: number, main: string = this.#main, replyTopics = 1): Promise<Topics> {
+  async topics(partitions: number, main = MAIN, replyTopics = 1): Promise<Topics> {
     const id = unique();
     const replies = `b${id}.replies.main`;
     const env = {
@@ -116,12 +114,7 @@ export class Stage implements AsyncDisposable {
    * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped.
    * `main`: the main.ts of another checkout's worker, on topics of this one.
    */
-  start(
-    contender: Contender,
-    topics: Topics,
-    more: Readonly<Record<string, string>> = {},
-    main: string = this.#main,
-  ): Running {
+  start(contender: Contender, topics: Topics, more: Readonly<Record<string, string>> = {}, main = MAIN): Running {
     const own = more.INDEX_DIR === undefined ? mkdtempSync(join(tmpdir(), 'idalloc-bench-')) : undefined;
     const { requests, replies, ledger } = topics;
     const env = { ...topics.env, ...(own === undefined ? {} : { INDEX_DIR: own }), ...more };

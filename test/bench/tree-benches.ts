@@ -3,8 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { run } from '../../ops/dev/run.ts';
 import { fill, rateOf } from './backlog.ts';
-import { Load } from './load.ts';
-import { percentilesOf } from './percentiles.ts';
+import { Load, percentilesOf } from './load.ts';
 import type { Stage } from './stage.ts';
 import type { Tree } from './trees.ts';
 

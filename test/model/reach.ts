@@ -1,16 +1,12 @@
 /**
  * The model of the rule by which a correlation ID has one batch over all partitions, also when the ledger has lost what
- * it decided (docs/internals/reach-by-time.md). `node test/model/reach.ts` explores the bounds of `npm test`, with
- * --deep wider ones: minutes, and some gigabytes.
+ * it decided (docs/internals/reach-by-time.md).
  *
  * It allows more than a cluster does: any record may be read again at any time (offsets are reset to any place, members
  * overlap); any append may be stamped by any broker's clock (leaders move); each of a worker's partitions may lose its
  * index separately; entries are trimmed one by one.
  */
-import { parseArgs } from 'node:util';
-import { explore } from './reach-search.ts';
 import type { Rule, World } from './rule.ts';
-import { summary } from './search.ts';
 
 /** The real rule, with the smallest margin above what it must cover, here a skew of one tick. */
 export const RULE: Rule = {
@@ -55,6 +51,7 @@ export const FORGED: World = { ...ONE, entries: 2, homes: [0, 0], forged: 1 };
 
 type Case = readonly [name: string, rule: Rule, world: World];
 
+/** What `npm test` explores. */
 export const QUICK: readonly Case[] = [
   ['one worker', RULE, ONE],
   ['one worker, by both', BOTH, ONE],
@@ -67,7 +64,8 @@ export const QUICK: readonly Case[] = [
   ['a broker that is far ahead for one append', RULE, { ...ONE, wrongBy: 6 }],
 ];
 
-const DEEP: readonly Case[] = [
+/** Minutes, and some gigabytes. */
+export const DEEP: readonly Case[] = [
   ['a broker that is far ahead, appends that come late', TIME_ALONE, { ...ONE, wrongBy: 6, strays: 1 }],
   ['one worker, more entries', TIME_ALONE, { ...ONE, until: 3, entries: 4 }],
   ['two workers, appends that come late', TIME_ALONE, { ...ONE, until: 2, strays: 1, workers: 2 }],
@@ -82,19 +80,3 @@ const DEEP: readonly Case[] = [
   ['two IDs, two homes', TIME_ALONE, { ...ONE, entries: 2, homes: [0, 1] }],
   ['two IDs, one with forged origins', TIME_ALONE, { ...ONE, records: 4, homes: [0, 0], forged: 1 }],
 ];
-
-function main(): void {
-  const { values } = parseArgs({ options: { deep: { type: 'boolean' }, only: { type: 'string' } } });
-  for (const [name, rule, world] of values.deep ? DEEP : QUICK) {
-    if (values.only !== undefined && !name.includes(values.only)) continue;
-    const began = performance.now();
-    const result = explore(rule, world, {
-      states: 60_000_000,
-      progress: (states, done) => process.stderr.write(`${name}: ${states} states, ${done} done\n`),
-    });
-    process.stdout.write(`${name}: ${summary(result)}, ${((performance.now() - began) / 1_000).toFixed(1)} s\n`);
-    if (result.violation !== undefined) process.exitCode = 1;
-  }
-}
-
-if (import.meta.main) main();

@@ -157,8 +157,10 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
 /** Commands that take servers of their own, and minutes: a test only asks each for its help. */
 export const HELP_ONLY: readonly string[] = [
   'npm run model:heads',
+  'npm run model:heads -- --deep',
+  'npm run model:heads -- --mutants',
   'npm run model:sequence -- --deep',
-  'npm run model:sequence -- --deep --world "two owners"',
+  'npm run model:sequence -- --deep --only "two owners"',
   'npm run chaos -- --minutes 2',
   'npm run chaos -- --minutes 10',
   'npm run chaos -- --minutes 10 --seed N',
@@ -169,7 +171,6 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench:http',
   'npm run bench:in-flight',
   'npm run bench:path',
-  'npm run bench:latency',
   'npm run bench:replay',
   'npm run bench:report',
   'npm run bench:growth',

@@ -5,7 +5,7 @@ import { freePorts } from '../../../ops/dev/ports.ts';
 import { Authority } from '../../support/certificates.ts';
 import { type ProcessServers, startProcessServers } from '../../support/process-servers.ts';
 import { SUITE } from '../../support/servers.ts';
-import { MAIN, Stage } from '../stage.ts';
+import { Stage } from '../stage.ts';
 
 /** The servers of a report: those of every benchmark, and the broker also listens with TLS. */
 export class ReportServers implements AsyncDisposable {
@@ -18,7 +18,7 @@ export class ReportServers implements AsyncDisposable {
   private constructor(dir: string, servers: ProcessServers, tlsEnv: Readonly<Record<string, string>>) {
     this.#dir = dir;
     this.servers = servers;
-    this.stage = new Stage(servers, MAIN);
+    this.stage = new Stage(servers);
     this.tlsEnv = tlsEnv;
   }
 

@@ -1,7 +1,6 @@
 import type { CapacityData, LatencyPoint, Served } from '../../../ops/capacity/data.ts';
 import { fill, rateOf } from '../backlog.ts';
-import { Load } from '../load.ts';
-import { percentilesOf } from '../percentiles.ts';
+import { Load, percentilesOf } from '../load.ts';
 import { cpuMsOf } from '../running.ts';
 import { median } from '../stage.ts';
 import type { ReportServers } from './servers.ts';
