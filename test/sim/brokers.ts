@@ -48,6 +48,9 @@ function recordAt({ log }: Partition, offset: number): LedgerRecord | undefined 
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
 const HOLD_MS = 1_000;
+/** In one seed of so many, brokers keep fewer fetch sessions than workers ask for, so that they end all the time. */
+const SEEDS_WITH_FEW_SESSIONS = 3;
+const FEW_SESSIONS = 2;
 /** Limits of a fetch, so small that it often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
 
@@ -101,6 +104,7 @@ export class Brokers {
       propagationMs: () => rng.between(0, 20),
       fenceAfterMs: rng.between(1_000, 9_000),
       holdMs: HOLD_MS,
+      ...(world.seed % SEEDS_WITH_FEW_SESSIONS === 1 ? { fetchSessions: FEW_SESSIONS } : {}),
       fetchBytes: () => (cutsFetches ? rng.between(...FETCH_BYTES) : Number.POSITIVE_INFINITY),
       groups: { initialDelayMs: 200, loadMs: () => (rng.chance(0.5) ? 0 : rng.between(0, 2_000)) },
     });

@@ -107,7 +107,7 @@ export class EtcdLoss {
   #meddle(process: string, message: Message): Fate | undefined {
     if (process.startsWith(OPERATOR)) return undefined;
     if (message.call === 'fetch' && message.way === 'back') {
-      const isReading = message.request.partitions.some(({ topic }) => topic === WITNESS);
+      const isReading = this.#place.brokers.cluster.positionsOf(message.request).some(({ topic }) => topic === WITNESS);
       return isReading && this.#place.world.nowMs < this.#slowUntilMs ? this.#behindOf(process) : undefined;
     }
     if (message.call !== 'produce' || message.way !== 'there') return undefined;

@@ -154,7 +154,7 @@ export class LedgerFaults {
   #meddleWithFetch(process: string, request: FetchRequest): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
-    for (const { topic, partition, offset } of request.partitions) {
+    for (const { topic, partition, offset } of brokers.cluster.positionsOf(request)) {
       const pair = pairOf('ledger', topic);
       if (pair && this.#overtaken.has(process)) this.#overtakeAt(process, pair.first + partition, offset);
     }

@@ -20,6 +20,10 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'a fetch session in which a partition keeps its first position',
+    patches: [patch('src/kafka/loops/fetch-session.ts', 'known.position.offset !== offset ||', '')],
+  },
+  {
     name: 'offsets committed for partitions that are gone',
     patches: [
       patch('src/worker/request-group.ts', 'for (const partition of removed) this.#end(partition);', ''),

@@ -107,7 +107,7 @@ export class TailLosses {
     };
     brokers.meddlers.push((process, { call, request, way }) => {
       if (call !== 'fetch' || way === 'back') return undefined;
-      for (const { topic, partition, offset } of request.partitions) {
+      for (const { topic, partition, offset } of brokers.cluster.positionsOf(request)) {
         if (pairOf('requests', topic) !== undefined) this.#onFetch(process, partition, offset);
       }
       return undefined;

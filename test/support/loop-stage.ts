@@ -23,7 +23,10 @@ export class LoopStage {
   readonly runtime = new VirtualRuntime();
   readonly kafka: ReturnType<typeof fakeKafka>;
   readonly cluster: Cluster;
+  /** With all that is fetched, whether the request names it or is in its session. */
   readonly fetches: Asked<FetchRequest>[] = [];
+  /** The fetches as they were sent. */
+  readonly sent: FetchRequest[] = [];
   readonly produces: Asked<ProduceRequest>[] = [];
   /** Changes the answer to a fetch on its way. */
   distort: (answer: FetchResponse) => FetchResponse = (answer) => answer;
@@ -42,6 +45,12 @@ export class LoopStage {
     this.cluster = cluster;
   }
 
+  #noteFetch(node: number, purpose: Purpose, request: FetchRequest): void {
+    const all = { ...request, partitions: this.kafka.cluster.positionsOf(request) };
+    this.sent.push(request);
+    this.fetches.push({ node, purpose, atMs: this.runtime.monotonicMs(), request: all });
+  }
+
   #noting(node: number, purpose: Purpose, link: BrokerLink): BrokerLink {
     const note = <R>(to: Asked<R>[], request: R) => {
       to.push({ node, purpose, atMs: this.runtime.monotonicMs(), request });
@@ -51,7 +60,7 @@ export class LoopStage {
       close: () => link.close(),
       call: async (api, request) => {
         if (api === 'produce') note(this.produces, request as ProduceRequest);
-        if (api === 'fetch') note(this.fetches, request as FetchRequest);
+        if (api === 'fetch') this.#noteFetch(node, purpose, request as FetchRequest);
         const answer = await link.call(api, request);
         return api === 'fetch' ? (this.distort(answer as FetchResponse) as typeof answer) : answer;
       },

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { groupsContract } from './wire-contract/groups.ts';
 import { linksContract } from './wire-contract/links.ts';
 import { recordsContract } from './wire-contract/records.ts';
+import { sessionsContract } from './wire-contract/sessions.ts';
 import { WireStage, type WireSubject } from './wire-contract/stage.ts';
 import { topicsContract } from './wire-contract/topics.ts';
 
@@ -19,6 +20,7 @@ export function wireContract(name: string, open: () => WireSubject | Promise<Wir
     linksContract(at);
     topicsContract(at);
     recordsContract(at);
+    sessionsContract(at);
     groupsContract(at);
   });
 }

@@ -3,7 +3,8 @@ import type { Runtime } from '../../async/runtime.ts';
 import { BatchDecoder } from '../records/decode.ts';
 import type { WireLog } from '../wire/broker.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { FetchedPartition, FetchRequest } from '../wire/record-apis.ts';
+import type { FetchedPartition } from '../wire/record-apis.ts';
+import { type FetchLimits, FetchSession } from './fetch-session.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
 import { boundsOf, type PartitionBounds } from './leader-calls.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
@@ -28,12 +29,13 @@ import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts'
  * sink is done with the one before, and no error ends the reading.
  *
  * The rest is about not waiting. All partitions of a leader share a fetch, for each call costs the broker and us more
- * than the records in it. A partition whose sink is slow is left out of the fetch rather than awaited. A broker fills a
- * response in the order of the partitions, so the first one moves to the end for the next fetch, and no partition
- * starves behind a busy one. Two responses of a partition are held at most, one in delivery and one ahead. Decoding is
- * work for the event loop, so one chunk is decoded at a time, and a response that decompresses to a million records is
- * delivered in pieces. While records arrive one by one, a fetch is sent at once; while they stream, it rests for a
- * moment, so that fewer calls return more.
+ * than the records in it, and a fetch session saves naming them all each time. A partition whose sink is slow is left
+ * out of the fetch rather than awaited. A broker fills a response in the order of the partitions, so the first one moves
+ * to the end for the next fetch, and no partition starves behind a busy one; within a session the broker does that. Two
+ * responses of a partition are held at most, one in delivery and one ahead. Decoding is work for the event loop, so one
+ * chunk is decoded at a time, and a response that decompresses to a million records is delivered in pieces. While
+ * records arrive one by one, a fetch is sent at once; while they stream, it rests for a moment, so that fewer calls
+ * return more.
  */
 
 const FIND_TIMEOUT_MS = 5_000;
@@ -54,6 +56,7 @@ const MAX_CHUNK_ITEMS = 20_000;
  * - A partition without room is left out of the fetch; the others are fetched.
  * - While records keep arriving, a fetch may wait for more of them: see `busyGapMs`.
  * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
+ * - Only what changed is sent, either way: see `FetchSession`.
  * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
  */
 export class Tail {
@@ -136,18 +139,18 @@ export class Tail {
     const places = leader.withRoom();
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
-    const request = leader.request(places, runtime.monotonicMs());
+    const limits = leader.limits(places, runtime.monotonicMs());
     for (const followed of places) {
       followed.state = 'fetching';
       followed.seeksAtFetch = followed.seeks;
     }
     try {
-      const deadlineMs = request.maxWaitMs + GRACE_MS;
-      const { partitions } = await cluster.call(leader.node, purpose, deadlineMs, (link) =>
-        link.call('fetch', request),
+      const deadlineMs = limits.maxWaitMs + GRACE_MS;
+      const { partitions, first } = await leader.session.fetch(places, limits, (request) =>
+        cluster.call(leader.node, purpose, deadlineMs, (link) => link.call('fetch', request)),
       );
-      leader.responded(partitions.every(({ records }) => records.length === 0));
-      this.#take(leader, places, partitions);
+      leader.responded(first === undefined);
+      this.#take(leader, places, partitions, first);
       const restMs = leader.restMs(runtime.monotonicMs());
       if (restMs > 0) await runtime.sleep(restMs, this.#closed.signal);
     } catch (error) {
@@ -158,22 +161,25 @@ export class Tail {
     void this.#fetch(leader);
   }
 
-  #take(leader: TailLeader, places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
-    const responses = new Map(partitions.map((response) => [keyOf(response), response]));
+  #take(
+    leader: TailLeader,
+    places: readonly FollowedPartition[],
+    responses: readonly (FetchedPartition | undefined)[],
+    first: FetchedPartition | undefined,
+  ): void {
     for (const [i, followed] of places.entries()) {
       if (followed.state !== 'fetching') continue;
       followed.state = 'ready';
-      if (followed.seeksAtFetch !== followed.seeks) continue;
-      const response = responses.get(followed.key);
-      const errorCode = response === undefined ? 'MALFORMED_RESPONSE' : response.errorCode;
+      const response = responses[i];
+      if (response === undefined || followed.seeksAtFetch !== followed.seeks) continue;
+      const { errorCode } = response;
       if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
-      else if (errorCode !== undefined)
-        this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
-      else if (response !== undefined) this.#keep(leader, followed, response, i === 0);
+      else if (errorCode === undefined) this.#keep(leader, followed, response, response === first);
+      else this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
     }
   }
 
-  #keep(leader: TailLeader, followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+  #keep(leader: TailLeader, followed: FollowedPartition, response: FetchedPartition, isFirst: boolean): void {
     const from = followed.fetchFrom;
     if (followed.isOfNewLeader(response)) {
       followed.sink.interrupted?.();
@@ -181,9 +187,9 @@ export class Tail {
       return;
     }
     followed.sink.fetched?.(response.highWatermark);
-    const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
+    const isStuck = !followed.keep(response) && isFirst;
     if (isStuck) {
-      // The first partition gets a whole batch, however large. Fetching again immediately would loop for ever.
+      // The first with records gets a whole batch, however large. Fetching again immediately would loop for ever.
       this.#failed(
         followed,
         new KafkaError('MALFORMED_RESPONSE', `${followed.key}: the response has no complete record batch`),
@@ -298,6 +304,7 @@ type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxByt
 export class TailLeader {
   readonly node: number;
   readonly partitions = new Set<FollowedPartition>();
+  readonly session = new FetchSession();
   isFetching = false;
   isWoken = false;
   readonly #limits: Limits;
@@ -331,8 +338,8 @@ export class TailLeader {
     return [...this.partitions].filter(({ hasRoom }) => hasRoom);
   }
 
-  /** The fetch request for some of its partitions. The first of them moves to the end for the next fetch. */
-  request(partitions: readonly FollowedPartition[], nowMs: number): FetchRequest {
+  /** The limits of a fetch of some of its partitions. The first of them moves to the end for the next fetch. */
+  limits(partitions: readonly FollowedPartition[], nowMs: number): FetchLimits {
     const { isolation, maxWaitMs, maxBytesPerPartition } = this.#limits;
     this.#recentRecords *= Math.exp((this.#requestedAtMs - nowMs) / RATE_SPAN_MS);
     this.#requestedAtMs = nowMs;
@@ -345,10 +352,8 @@ export class TailLeader {
     return {
       maxWaitMs: isShort ? Math.min(maxWaitMs, shortMs) : maxWaitMs,
       maxBytes: this.#budgetBytes,
+      maxBytesPerPartition: Math.min(maxBytesPerPartition, this.#budgetBytes),
       isolation,
-      partitions: partitions.map(({ topic, partition, fetchFrom }) => {
-        return { topic, partition, offset: fetchFrom, maxBytes: Math.min(maxBytesPerPartition, this.#budgetBytes) };
-      }),
     };
   }
 

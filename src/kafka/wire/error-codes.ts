@@ -33,6 +33,8 @@ export interface ErrorMeaning {
   readonly member?: 'rejoins' | 'expelled' | 'fenced';
   /** What the brokers refuse until a person changes something, so that waiting does not help. */
   readonly refuses?: 'login' | 'version' | 'cluster' | 'topic' | 'group' | 'record';
+  /** The broker does not keep the fetch session as the reader knows it: it has dropped it, or missed a fetch of it. */
+  readonly sessionIsOver?: true;
   /** It is refused for want of a right. */
   readonly isDenied?: true;
 }
@@ -72,6 +74,8 @@ export const ERROR_CODES = {
   REQUEST_TIMED_OUT: { isTransient: true },
   /** A new leader does not know yet how far its followers are. */
   OFFSET_NOT_AVAILABLE: { isTransient: true },
+  FETCH_SESSION_ID_NOT_FOUND: { isTransient: true, sessionIsOver: true },
+  INVALID_FETCH_SESSION_EPOCH: { isTransient: true, sessionIsOver: true },
   BROKER_NOT_AVAILABLE: { isTransient: true },
   NOT_CONTROLLER: { isTransient: true },
 

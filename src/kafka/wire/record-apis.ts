@@ -42,7 +42,20 @@ export interface FetchRequest {
   readonly maxWaitMs: number;
   readonly maxBytes: number;
   readonly isolation: Isolation;
+  /** All partitions to fetch; in a session, those that are new in it or have another position than before. */
   readonly partitions: readonly FetchPosition[];
+  /** By default the fetch belongs to no session. */
+  readonly session?: SessionStep;
+}
+
+/** The place of a fetch in a fetch session (KIP-227), which the broker keeps: see `loops/fetch-session`. */
+export interface SessionStep {
+  /** 0 if there is none yet. */
+  readonly id: number;
+  /** The number of the fetch in its session. 0 ends the session of that ID, and asks for a new one. */
+  readonly epoch: number;
+  /** Partitions that are not fetched any more. */
+  readonly forgotten: readonly TopicPartition[];
 }
 
 export interface FetchPosition extends TopicPartition {
@@ -50,7 +63,11 @@ export interface FetchPosition extends TopicPartition {
   readonly maxBytes: number;
 }
 
+/** Instead, FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH if the broker does not know the session so. */
 export interface FetchResponse extends BrokerResponse {
+  /** 0 if the broker keeps no session. */
+  readonly sessionId: number;
+  /** All partitions of the request; in a session with an epoch above 0, those with records, errors or other bounds. */
   readonly partitions: readonly FetchedPartition[];
 }
 
@@ -183,8 +200,9 @@ function decodeProduce(decoder: Decoder, requests: readonly ProduceRequest[]): P
   });
 }
 
-/** None of the optional fields of a fetch is used. */
+/** In an optional field that is not used. */
 const NONE = -1;
+const NO_SESSION: SessionStep = { id: 0, epoch: NONE, forgotten: [] };
 
 /**
  * ```
@@ -192,19 +210,27 @@ const NONE = -1;
  *              session epoch int32, [topic], [forgotten topic], rack string
  * topic     => name string, [partition]
  * partition => number int32, leader epoch int32, offset int64, log start int64, bytes int32
+ * forgotten => name string, [number int32]
  * ```
  */
-function encodeFetch({ maxWaitMs, maxBytes, isolation, partitions: from }: FetchRequest): Encoder {
+function encodeFetch(request: FetchRequest): Encoder {
+  const { maxWaitMs, maxBytes, isolation, partitions: from, session = NO_SESSION } = request;
   const topics = byTopic(from, (position) => position);
   const encoder = new Encoder();
   encoder.writeInt32(NONE).writeInt32(maxWaitMs).writeInt32(1).writeInt32(maxBytes).writeInt8(levelOf(isolation));
-  encoder.writeInt32(0).writeInt32(NONE).writeInt32(topics.length);
+  encoder.writeInt32(session.id).writeInt32(session.epoch).writeInt32(topics.length);
   for (const { topic, partitions } of topics) {
     encoder.writeString(topic).writeInt32(partitions.length);
     for (const { partition, offset, maxBytes: most } of partitions)
       encoder.writeInt32(partition).writeInt32(NONE).writeInt64(offset).writeInt64(NONE).writeInt32(most);
   }
-  return encoder.writeInt32(0).writeString('');
+  const forgotten = byTopic(session.forgotten, ({ partition }) => partition);
+  encoder.writeInt32(forgotten.length);
+  for (const { topic, partitions } of forgotten) {
+    encoder.writeString(topic).writeInt32(partitions.length);
+    for (const partition of partitions) encoder.writeInt32(partition);
+  }
+  return encoder.writeString('');
 }
 
 /**
@@ -218,8 +244,8 @@ function encodeFetch({ maxWaitMs, maxBytes, isolation, partitions: from }: Fetch
 function decodeFetch(decoder: Decoder): FetchResponse {
   const throttleMs = decoder.readInt32();
   requireSuccess(decoder.readInt16());
-  decoder.readInt32();
-  return { throttleMs, partitions: readTopics(decoder, (topic) => readPartition(decoder, topic)) };
+  const sessionId = decoder.readInt32();
+  return { throttleMs, sessionId, partitions: readTopics(decoder, (topic) => readPartition(decoder, topic)) };
 }
 
 function readTopics<P>(decoder: Decoder, read: (topic: string) => P): P[] {

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { throttledLog } from '../../../src/async/throttle.ts';
 import { Tail, TailErrorLog } from '../../../src/kafka/loops/tail.ts';
-import type { TailOptions } from '../../../src/kafka/loops/tail-port.ts';
+import type { TailChunk, TailOptions } from '../../../src/kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { AT, CHECKED_FROM, crc32c } from '../../../src/kafka/records/format.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
@@ -416,6 +416,102 @@ describe('the order of a fetch', () => {
     const sizes = new Set(stage.fetches.map(({ request }) => request.partitions.length));
     expect(sizes).toEqual(new Set([2]));
     expect(stage.fetches.length - settled).toBeLessThanOrEqual(3 * 10);
+  });
+});
+
+describe('the fetch session of a leader', () => {
+  const named = () => stage.sent.map(({ partitions }) => partitions.map(({ partition }) => partition));
+
+  it('spares the names of partitions without news, and misses no record', async () => {
+    open(20);
+    const tail = tailOf();
+    const sinks = range(0, 20).map(() => new Collected());
+    for (const [partition, sink] of sinks.entries()) tail.follow(at(partition), sink);
+    await stage.pass(1_000);
+    const settled = stage.sent.length;
+    await stage.pass(1_000);
+    expect(stage.sent.length).toBeGreaterThan(settled + 5);
+    expect(named().slice(settled).flat(), 'nothing is new').toEqual([]);
+    const from = stage.sent.length;
+    for (const partition of [3, 17, 3]) {
+      stage.send(partition, 2);
+      await stage.pass(MAX_WAIT_MS);
+    }
+    expect([sinks[3]?.offsets, sinks[17]?.offsets]).toEqual([range(0, 4), range(0, 2)]);
+    expect(new Set(named().slice(from).flat())).toEqual(new Set([3, 17]));
+  });
+
+  it('leaves out a partition without room, and takes it in again where it was left', async () => {
+    open(2);
+    const tail = tailOf();
+    const [slow, other] = [new Collected(), new Collected()];
+    const followed = tail.follow(at(0), slow);
+    tail.follow(at(1), other);
+    await stage.pass(500);
+    slow.hold();
+    for (const _ of range(0, 3)) {
+      stage.send(0, 1);
+      await stage.pass(MAX_WAIT_MS);
+    }
+    const forgotten = stage.sent.flatMap(({ session }) => session?.forgotten.map(({ partition }) => partition) ?? []);
+    expect([slow.offsets, forgotten]).toEqual([[0], [0]]);
+    stage.send(1, 1);
+    await stage.pass(MAX_WAIT_MS);
+    expect(other.offsets).toEqual([0]);
+    slow.release();
+    await stage.until(() => followed.position === 3);
+    expect([slow.offsets, faults]).toEqual([[0, 1, 2], []]);
+  });
+
+  it('that the broker drops is begun anew, and nobody is interrupted', async () => {
+    open(3);
+    const interrupted: number[] = [];
+    const tail = tailOf();
+    const sinks = range(0, 3).map(() => new Collected());
+    for (const [partition, sink] of sinks.entries()) {
+      const deliver = (chunk: TailChunk) => sink.deliver(chunk);
+      tail.follow(at(partition), { deliver, interrupted: () => void interrupted.push(partition) });
+    }
+    await stage.pass(500);
+    for (const round of range(0, 4)) {
+      stage.kafka.cluster.broker(1).fetchSessions.clear();
+      stage.send(round % 3, 1);
+      await stage.pass(3 * MAX_WAIT_MS);
+    }
+    expect(sinks.map(({ offsets }) => offsets)).toEqual([[0, 1], [0], [0]]);
+    expect([faults, interrupted]).toEqual([[], []]);
+    expect(named().filter((partitions) => partitions.length === 3).length, 'full fetches').toBeGreaterThan(4);
+  });
+
+  it('ends when the broker restarts, and no record is missed', async () => {
+    open(3);
+    const sinks = range(0, 3).map(() => new Collected());
+    const tail = tailOf();
+    for (const [partition, sink] of sinks.entries()) tail.follow(at(partition), sink);
+    for (const round of range(0, 3)) {
+      stage.send(round, 1);
+      await stage.pass(500);
+      stage.kafka.cluster.crash(1);
+      await stage.pass(50);
+      stage.kafka.cluster.restart(1);
+      stage.send(round, 1);
+      await stage.pass(5_000);
+    }
+    expect(sinks.map(({ offsets }) => offsets)).toEqual([range(0, 2), range(0, 2), range(0, 2)]);
+  });
+
+  it('is done without where the broker keeps none', async () => {
+    open(3);
+    stage.kafka.cluster.fetchSessions = 0;
+    const tail = tailOf();
+    const sinks = range(0, 3).map(() => new Collected());
+    for (const [partition, sink] of sinks.entries()) tail.follow(at(partition), sink);
+    await stage.pass(500);
+    const settled = stage.sent.length;
+    stage.send(1, 2);
+    await stage.pass(500);
+    expect([sinks[1]?.offsets, faults]).toEqual([[0, 1], []]);
+    expect(new Set(stage.sent.slice(settled).map(({ partitions }) => partitions.length))).toEqual(new Set([3]));
   });
 });
 

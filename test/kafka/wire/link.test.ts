@@ -35,11 +35,14 @@ const produce = (link: BrokerLink, batch = Buffer.from('batch')) =>
 
 const ofOne = (partition: Buffer, { topic = 't', number = 2, times = 1 } = {}) =>
   Buffer.concat([int32(1), text(topic), int32(times), ...Array(times).fill(Buffer.concat([int32(number), partition]))]);
-const fetched = (records: Buffer, { length = records.length, highWatermark = 9n, aborted = NONE } = {}) =>
+const fetched = (
+  records: Buffer,
+  { length = records.length, highWatermark = 9n, aborted = NONE, sessionId = 0 } = {},
+) =>
   Buffer.concat([
     int32(0),
     int16(0),
-    int32(0),
+    int32(sessionId),
     ofOne(
       Buffer.concat([int16(0), int64(highWatermark), int64(8), int64(3), aborted, int32(-1), int32(length), records]),
     ),
@@ -80,6 +83,35 @@ describe('calls', () => {
         records: Buffer.from('raw'),
       },
     ]);
+  });
+
+  test('a fetch names its session, its place there and what it forgets; without a session it asks for none', async () => {
+    const { broker, link } = await linked({ [FETCH]: fetched(Buffer.alloc(0), { sessionId: 9 }) });
+    const limits = { maxWaitMs: 10, maxBytes: 20, isolation: 'read_committed' } as const;
+    const forgotten = [0, 3].map((partition) => ({ topic: 'f', partition }));
+    const { sessionId } = await link.call('fetch', {
+      ...limits,
+      partitions: [],
+      session: { id: 9, epoch: 4, forgotten },
+    });
+    await link.call('fetch', { ...limits, partitions: [] });
+    expect(sessionId).toBe(9);
+    const head = [int32(-1), int32(10), int32(1), int32(20), Buffer.of(1)];
+    const inSession = [
+      ...head,
+      int32(9),
+      int32(4),
+      int32(0),
+      int32(1),
+      text('f'),
+      int32(2),
+      int32(0),
+      int32(3),
+      text(''),
+    ];
+    const alone = [...head, int32(0), int32(-1), int32(0), int32(0), text('')];
+    const bodies = broker.calls.filter(({ apiKey }) => apiKey === FETCH).map(({ body }) => body);
+    expect(bodies).toEqual([Buffer.concat(inSession), Buffer.concat(alone)]);
   });
 
   test("an error of a whole answer rejects with its name, kafkajs' or a number", async () => {

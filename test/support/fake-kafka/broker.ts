@@ -4,6 +4,7 @@ import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/por
 import type { HandlerOf, Handlers } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';
 import type { Cluster } from './cluster.ts';
+import { FetchSessions } from './fetch-sessions.ts';
 import type { Reply } from './group-member.ts';
 import { groupHandlers } from './serve-groups.ts';
 import { recordHandlers } from './serve-records.ts';
@@ -28,6 +29,7 @@ export class Broker {
   readonly #viewers = new Set<() => void>();
   /** Called when the broker goes down, to end connections. */
   readonly connections = new Set<() => void>();
+  readonly fetchSessions: FetchSessions;
 
   constructor(node: number, cluster: Cluster, view: View) {
     this.node = node;
@@ -40,6 +42,10 @@ export class Broker {
       random: () => clock.random(),
       schedule: (delayMs, run) => this.#schedule(delayMs, run),
     };
+    this.fetchSessions = new FetchSessions(
+      () => cluster.nextSessionId(),
+      () => cluster.fetchSessions,
+    );
     this.#handlers = { ...topicHandlers(this), ...recordHandlers(this), ...groupHandlers(this) };
   }
 
@@ -89,6 +95,7 @@ export class Broker {
     this.#life += 1;
     this.#inbox = [];
     this.#viewers.clear();
+    this.fetchSessions.clear();
     for (const end of [...this.connections]) end();
     this.connections.clear();
   }

@@ -1,5 +1,6 @@
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { ApiName } from '../../../src/kafka/wire/port.ts';
+import type { FetchPosition, FetchRequest } from '../../../src/kafka/wire/record-apis.ts';
 import { batchOf, markerOf, type PlainRecord } from './batches.ts';
 import { Broker } from './broker.ts';
 import type { Clockwork } from './clockwork.ts';
@@ -22,10 +23,13 @@ export interface ClusterOptions {
   readonly holdMs?: number;
   /** The most that a fetch returns of one partition, whatever was requested. */
   readonly fetchBytes?: () => number;
+  /** The most fetch sessions that a broker keeps; as in Kafka by default. */
+  readonly fetchSessions?: number;
 }
 
 const GROUPS: GroupsOptions = { initialDelayMs: 0, minSessionMs: 6_000, maxSessionMs: 1_800_000, loadMs: () => 0 };
 const FENCE_AFTER_MS = 9_000;
+const FETCH_SESSIONS = 1_000;
 const MARKER_RETRY_MS = 100;
 
 /**
@@ -50,6 +54,9 @@ export class Cluster {
   /** The least time that empty fetches are held. */
   readonly holdMs: number;
   readonly fetchBytes: () => number;
+  /** The most fetch sessions that a broker keeps; 0 for none. */
+  fetchSessions: number;
+  #sessionIds = 0;
   readonly #options: ClusterOptions;
   readonly #fenced = new Set<number>();
   readonly #denied = new Set<string>();
@@ -61,6 +68,7 @@ export class Cluster {
     this.#options = options;
     this.clock = options.clock;
     this.holdMs = options.holdMs ?? 0;
+    this.fetchSessions = options.fetchSessions ?? FETCH_SESSIONS;
     this.fetchBytes = options.fetchBytes ?? (() => Number.POSITIVE_INFINITY);
     const nodes = Array.from({ length: options.nodes ?? 1 }, (_, i) => i + 1);
     const empty = viewOf(0, nodes, [], new Map());
@@ -83,6 +91,18 @@ export class Cluster {
     const partition = this.topics.get(topic)?.partitions[number];
     if (partition === undefined) throw new RangeError(`no partition ${number} of ${topic}`);
     return partition;
+  }
+
+  /** Of no other session of any broker. */
+  nextSessionId(): number {
+    this.#sessionIds += 1;
+    return this.#sessionIds;
+  }
+
+  /** All that a request would fetch, whether it names it or is in its session. */
+  positionsOf(request: FetchRequest): readonly FetchPosition[] {
+    const found = [...this.brokers.values()].map((broker) => broker.fetchSessions.positionsOf(request));
+    return found.reduce((most, one) => (one.length > most.length ? one : most), []);
   }
 
   isDenied(topic: string): boolean {

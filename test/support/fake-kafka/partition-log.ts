@@ -65,7 +65,7 @@ export class PartitionLog {
 
   /**
    * The bytes of the batches from the one with offset `from` to the one that ends below `below`: at most `maxBytes`,
-   * where the last may be truncated; if the first must be whole it is, whatever its size.
+   * where the last may be truncated, but not the first. If the first must be there it is, whatever its size.
    */
   read(from: number, below: number, maxBytes: number, isFirstWhole: boolean): Buffer {
     const found: Buffer[] = [];
@@ -73,7 +73,7 @@ export class PartitionLog {
     for (let at = this.#indexOf(from); at < this.#batches.length; at += 1) {
       const { last, bytes } = this.#batches[at] as StoredBatch;
       const isWhole = bytes.length <= left || (isFirstWhole && found.length === 0);
-      if (last >= below || (left <= 0 && !isWhole)) break;
+      if (last >= below || (!isWhole && (left <= 0 || found.length === 0))) break;
       found.push(isWhole ? bytes : bytes.subarray(0, left));
       left -= bytes.length;
     }

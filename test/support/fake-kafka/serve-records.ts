@@ -11,6 +11,7 @@ import type {
 import { hasKeylessRecord, hasOlderRecord, isSound } from './batches.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
+import type { SessionFetch } from './fetch-sessions.ts';
 import type { Reply } from './group-member.ts';
 import type { Partition } from './partition.ts';
 import { partitionIn } from './view.ts';
@@ -22,7 +23,11 @@ const NO_BATCHES = Buffer.alloc(0);
 export function recordHandlers(broker: Broker): Pick<Handlers, keyof typeof RECORD_APIS> {
   return {
     produce: (request, reply) => produce(broker, request, reply),
-    fetch: (request, reply) => new Fetch(broker, request, reply).look(),
+    fetch: (request, reply) => {
+      const session = broker.fetchSessions.begin(request);
+      if (typeof session === 'string') reply.refuse(session);
+      else new Fetch(broker, request, session, reply).look();
+    },
     listOffsets: (request, reply) => {
       const throttleMs = broker.cluster.throttleMs;
       reply.give({ throttleMs, partitions: request.partitions.map((one) => listOffset(broker, request, one)) });
@@ -108,13 +113,15 @@ function isForAll(request: ProduceRequest): boolean {
 class Fetch {
   readonly #broker: Broker;
   readonly #request: FetchRequest;
+  readonly #session: SessionFetch;
   readonly #reply: Reply<FetchResponse>;
   #unwatch: (() => void) | undefined;
   #isOver = false;
 
-  constructor(broker: Broker, request: FetchRequest, reply: Reply<FetchResponse>) {
+  constructor(broker: Broker, request: FetchRequest, session: SessionFetch, reply: Reply<FetchResponse>) {
     this.#broker = broker;
     this.#request = request;
+    this.#session = session;
     this.#reply = reply;
   }
 
@@ -129,7 +136,7 @@ class Fetch {
   #wait(): void {
     const look = (): void => this.#broker.deliver(() => this.look());
     const ends = [this.#broker.watchView(look)];
-    for (const { topic, partition } of this.#request.partitions) {
+    for (const { topic, partition } of this.#session.positions) {
       const found = partitionIn(this.#broker.view, topic, partition);
       if (found !== undefined) ends.push(found.partition.watch(look));
     }
@@ -146,13 +153,15 @@ class Fetch {
   #end(partitions: readonly FetchedPartition[]): void {
     this.#isOver = true;
     this.#unwatch?.();
-    this.#reply.give({ throttleMs: this.#broker.cluster.throttleMs, partitions });
+    const response = this.#session.respond(partitions);
+    if (typeof response === 'string') this.#reply.refuse(response);
+    else this.#reply.give({ throttleMs: this.#broker.cluster.throttleMs, ...response });
   }
 
   /** The first partition with records returns at least one batch, whatever the limits. */
   #read(): FetchedPartition[] {
     let left = this.#request.maxBytes;
-    return this.#request.partitions.map(({ topic, partition: number, offset, maxBytes }) => {
+    return this.#session.positions.map(({ topic, partition: number, offset, maxBytes }) => {
       const place = { topic, partition: number };
       const refuse = (errorCode: string): FetchedPartition => {
         const none = { highWatermark: -1, lastStableOffset: -1, logStartOffset: -1 };

@@ -45,7 +45,7 @@ export class MemoryLogs {
         const answers = partitions.map((position) => this.#fetch(position));
         const isEmpty = answers.every(({ records, errorCode }) => records.length === 0 && errorCode === undefined);
         if (isEmpty) await this.runtime.sleep(maxWaitMs);
-        return { throttleMs: 0, partitions: answers };
+        return { throttleMs: 0, sessionId: 0, partitions: answers };
       },
       listOffsets: async ({ partitions }) => ({
         throttleMs: 0,
