@@ -30,12 +30,12 @@ import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts'
  *
  * The rest is about not waiting. All partitions of a leader share a fetch, for each call costs the broker and us more
  * than the records in it, and a fetch session saves naming them all each time. A partition whose sink is slow is left
- * out of the fetch rather than awaited. A broker fills a response in the order of the partitions, so the first one moves
- * to the end for the next fetch, and no partition starves behind a busy one; in a session the broker does that. Two
- * responses of a partition are held at most, one in delivery and one ahead. Decoding is work for the event loop, so one
- * chunk is decoded at a time, and a response that decompresses to a million records is delivered in pieces. While
- * records arrive one by one, a fetch is sent at once; while they stream, it rests for a moment, so that fewer calls
- * return more.
+ * out of the fetch rather than awaited. A broker fills a response in the order of the partitions, so the first one
+ * moves to the end for the next fetch, and no partition starves behind a busy one; in a session the broker does that.
+ * Two responses of a partition are held at most, one in delivery and one ahead. Decoding is work for the event loop,
+ * so one chunk is decoded at a time, and a response that decompresses to a million records is delivered in pieces.
+ * While records arrive one by one, a fetch is sent at once; while they stream, it rests for a moment, so that fewer
+ * calls return more.
  */
 
 const FIND_TIMEOUT_MS = 5_000;
