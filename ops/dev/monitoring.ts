@@ -22,8 +22,9 @@ For operators with Prometheus and Grafana. At the end Prometheus tells you when 
 chart](kubernetes.md) can install alerts and dashboard; without them, a worker has a [status page](running.md#start-and-verify).`,
     `## Scrape
 
-Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, rendered once a second at most. Give the workers
-of each request group a scrape job with \`idalloc\` in its name: the rules and the dashboard tell groups apart by the label \`job\`.
+Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, rendered once a second at most. A remote
+address may send that port 50 requests a second, besides those for \`/healthz\` and \`/readyz\`. Give the workers of each request group
+a scrape job with \`idalloc\` in its name: the rules and the dashboard tell groups apart by the label \`job\`.
 
 \`\`\`yaml
 rule_files: [rules.yml]

@@ -1,3 +1,5 @@
+import type { ReplyPolicy } from './reply-policy.ts';
+import type { FullRequest } from './request.ts';
 import { MAX_ID_BYTES } from './request-checks.ts';
 
 /**
@@ -24,6 +26,22 @@ export function httpRequestId(caller: string, key: Buffer): Buffer {
 /** Whether it looks like one: a service that requests over Kafka may choose any request ID. */
 export function isHttpRequestId(requestId: Buffer): boolean {
   return requestId.toString('latin1', 0, PREFIX.length) === PREFIX;
+}
+
+/**
+ * Why a request may not name its reply topic, though others may; undefined if it may. Every worker reads all that comes
+ * on the topic of the HTTP API, so it is only for what the API asks: its requests have an ID of their own, and short
+ * replies.
+ */
+export function apiRepliesViolation(
+  request: Pick<FullRequest, 'replyTopic' | 'requestId' | 'sequence' | 'encoding'>,
+  { apiReplies }: ReplyPolicy,
+): string | undefined {
+  const { replyTopic, requestId, sequence, encoding } = request;
+  if (replyTopic !== apiReplies) return undefined;
+  const isOfApi = requestId !== undefined && (sequence !== undefined || isHttpRequestId(requestId));
+  if (isOfApi && encoding === 'RANGES') return undefined;
+  return `the reply topic ${replyTopic} is only for the workers' HTTP API (API_REPLY_TOPIC): name one of your own`;
 }
 
 function prefixOf(caller: string): Buffer {

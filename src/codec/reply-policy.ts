@@ -10,6 +10,8 @@ export interface ReplyPolicy {
   readonly requestTopic: string;
   /** The worker's own topics: never a reply topic, even under the prefix. */
   readonly ownTopics: readonly string[];
+  /** The topic on which the workers' HTTP API gets its replies, and no service does. */
+  readonly apiReplies?: string | undefined;
 }
 
 /** The policy of a worker with these topics. */
@@ -19,9 +21,10 @@ export function replyPolicyOf(topics: {
   readonly ledger: string;
   readonly deadLetters: string;
   readonly witness: string;
+  readonly apiReplies?: string | undefined;
 }): ReplyPolicy {
-  const { replyPrefix: prefix, requests, ledger, deadLetters, witness } = topics;
-  return { prefix, requestTopic: requests, ownTopics: [requests, ledger, deadLetters, witness] };
+  const { replyPrefix: prefix, requests, ledger, deadLetters, witness, apiReplies } = topics;
+  return { prefix, requestTopic: requests, ownTopics: [requests, ledger, deadLetters, witness], apiReplies };
 }
 
 /** The topic on which NestJS's ClientKafka expects replies to `requestTopic`. */

@@ -183,7 +183,7 @@ export const KAFKA_VARIABLES = {
   API_REPLY_TOPIC: optional(
     topic,
     'topic',
-    'turns on Idempotency-Keys and numbers of sequences over HTTP, and has the replies to the requests that workers send for them; unset: neither',
+    'turns on Idempotency-Keys and numbers of sequences over HTTP, and has the replies to the requests that workers send for them, which no other request may name; unset: neither',
   ),
   REQUEST_PARTITIONS: withDefault(
     integer(1, 1_024),

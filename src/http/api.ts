@@ -8,9 +8,10 @@ import { docsPage, PAGE_HEADERS } from './docs-page.ts';
 import { addIdRoute, addIdRoutes, addSequenceRoute, type IdRoutesOptions, SEQUENCES } from './id-routes.ts';
 import { openApiDocument } from './openapi.ts';
 import { takeBodies } from './parameters.ts';
-import { checkEnvelope, MAX_URL_LENGTH, malformed, PROBLEM_TYPE, Problem } from './problem.ts';
+import { checkEnvelope, checkLocalHost, MAX_URL_LENGTH, malformed, PROBLEM_TYPE, Problem } from './problem.ts';
 import { COMPRESSION, send } from './respond.ts';
-import { boundedServer, type TlsSettings } from './server.ts';
+import { boundedServer } from './server.ts';
+import type { TlsSettings } from './tls-server.ts';
 
 /** One answered request; the route is one of a closed set. */
 export interface HandledRequest {
@@ -32,7 +33,7 @@ export interface ApiOptions extends IdRoutesOptions {
   /** Called for each request that needs no login. Throws Problem 429 where an address has too many. */
   readonly admitVisitor: (request: IncomingMessage) => void;
   readonly observe: (answered: HandledRequest) => void;
-  /** Called for each connection that is closed or rejected because of the limit. */
+  /** Called for each connection that is closed or rejected because of a limit. */
   readonly onShed: () => void;
   /** Called for each internal error, with the ID of the request. */
   readonly onError: (error: unknown, requestId: string) => void;
@@ -93,6 +94,7 @@ export function createApi(options: ApiOptions): Api {
       request.caller = caller;
       // Where all callers are one, there is nothing to share.
       if (caller !== ANONYMOUS) connections.claim(raw.socket, caller.name);
+      else checkLocalHost(raw);
     }
     done();
   });

@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { TokenBucket } from '../async/token-bucket.ts';
 import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
@@ -34,6 +35,12 @@ const OF_FAILURES = { what: 'failed logins per second from this address', closes
 /** How many documents a remote address may request. */
 const VISITS_PER_SECOND = 10;
 const OF_VISITS = { what: 'documents per second for this address', closes: false };
+/** How many TLS handshakes a remote address may begin: each takes more time than a request. */
+const HANDSHAKES_PER_SECOND = 100;
+const OF_HANDSHAKES = { what: 'TLS connections per second from this address', closes: true };
+/** How much a remote address may ask of the port for health and metrics, beside what probes ask. */
+const OPS_PER_SECOND = 50;
+const OF_OPS = { what: 'requests per second from this address', closes: true };
 const UNAUTHORIZED = 401;
 const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
@@ -65,8 +72,22 @@ function limited(identify: Identify, monotonicMs: () => number): Identify {
  * Limits what needs no login, which no caller can be charged for: the documents. Throws Problem 429 above the limit.
  */
 export function visitorLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
-  const visits = new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS);
-  return ({ socket }) => visits.take(networkOf(socket.remoteAddress ?? ''), 1);
+  return perAddress(new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS));
+}
+
+/** Limits requests for metrics and status. Throws Problem 429 above the limit. */
+export function opsLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
+  return perAddress(new RateLimit(OPS_PER_SECOND, monotonicMs, OF_OPS));
+}
+
+function perAddress(limit: RateLimit): (request: IncomingMessage) => void {
+  return ({ socket }) => limit.take(networkOf(socket.remoteAddress ?? ''), 1);
+}
+
+/** Whether a remote address may begin another TLS handshake now. */
+export function handshakeLimit(monotonicMs: () => number): (socket: Socket) => boolean {
+  const limit = new RateLimit(HANDSHAKES_PER_SECOND, monotonicMs, OF_HANDSHAKES);
+  return ({ remoteAddress = '' }) => limit.charge(networkOf(remoteAddress), 1) === 0;
 }
 
 /** The address; of IPv6 only its /64 network, since one host usually has all of that. */
@@ -149,15 +170,19 @@ export class RateLimit {
 
   /** Throws Problem 429 with the time of a retry. */
   take(caller: string, count: number): void {
+    const waitMs = this.charge(caller, count);
+    if (waitMs === 0) return;
+    const { what, closes } = this.#options;
+    const detail = `rate limit exceeded: ${this.#perSecond} ${what}`;
+    throw new Problem(429, detail, { retryAfterSeconds: Math.ceil(waitMs / 1_000), closes });
+  }
+
+  /** Returns 0, or charges nothing and returns the time until a retry in milliseconds. */
+  charge(caller: string, count: number): number {
     const bucket = this.#bucketOf(caller);
-    const waitMs = bucket.waitMs(count, { nowMs: this.#monotonicMs() });
-    if (waitMs > 0) {
-      const { what, closes } = this.#options;
-      const detail = `rate limit exceeded: ${this.#perSecond} ${what}`;
-      const retryAfterSeconds = Math.ceil(waitMs / 1_000);
-      throw new Problem(429, detail, { retryAfterSeconds, closes });
-    }
-    bucket.owe(count);
+    const waitMs = Math.max(0, bucket.waitMs(count, { nowMs: this.#monotonicMs() }));
+    if (waitMs === 0) bucket.owe(count);
+    return waitMs;
   }
 
   /** Returns the tokens of IDs that were taken but not issued. */

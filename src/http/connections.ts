@@ -14,6 +14,8 @@ interface Connection {
   readonly address: string;
   readonly responsesInProgress: Set<ServerResponse>;
   owner: Owner;
+  /** It ends when no response is in progress. */
+  isEnding: boolean;
 }
 
 /** The caller of the last request of its connections, or nobody. */
@@ -47,7 +49,7 @@ export class Connections {
   #busy = 0;
   #inProgress = 0;
 
-  /** `onShed`: called for each connection that is closed or rejected because of the limit. */
+  /** `onShed`: called for each connection that is closed or rejected because of a limit. */
   constructor(limits: ConnectionLimits, onShed: () => void) {
     this.#limits = limits;
     this.#onShed = onShed;
@@ -60,7 +62,13 @@ export class Connections {
       if (!this.#shed()) return void socket.destroy();
     }
     const owner = this.#ownerOf(NOBODY);
-    const connection = { socket, address: addressOf(socket), responsesInProgress: new Set<ServerResponse>(), owner };
+    const connection = {
+      socket,
+      address: addressOf(socket),
+      responsesInProgress: new Set<ServerResponse>(),
+      owner,
+      isEnding: false,
+    };
     this.#all.set(socket, connection);
     this.#byAddress.set(connection.address, connection);
     this.#size += 1;
@@ -95,6 +103,26 @@ export class Connections {
     return this.#all.get(socket)?.owner.name ?? NOBODY;
   }
 
+  /** Rejects a connection that was not admitted. */
+  refuse(socket: Socket): void {
+    this.#onShed();
+    socket.destroy();
+  }
+
+  /** Ends every connection: at once, or after the responses in progress on it. */
+  endAll(): void {
+    for (const { connections } of [...this.#owners.values()]) {
+      for (const connection of [...connections]) {
+        connection.isEnding = true;
+        if (connection.responsesInProgress.size === 0) connection.socket.destroy();
+      }
+    }
+  }
+
+  isEnding(socket: Duplex): boolean {
+    return this.#all.get(socket)?.isEnding === true;
+  }
+
   cutAll(): void {
     for (const { connections } of [...this.#owners.values()]) {
       for (const { socket } of [...connections]) socket.destroy();
@@ -119,6 +147,7 @@ export class Connections {
       this.#inProgress -= 1;
       if (responsesInProgress.size > 0 || isGone(connection)) return;
       this.#countBusy(connection, -1);
+      if (connection.isEnding) return void connection.socket.destroy();
       if (this.#responding.delete(connection)) connection.owner.waiting.add(connection);
     });
   }

@@ -283,6 +283,6 @@ function responses(): OpenApiDocument['components']['responses'] {
     ),
     _503: problem('OVERLOADED, the reason why the gate is closed, or why no worker can be asked', retryAfter),
     _504: problem('NO_REPLY: no worker has answered in time. With the same key, ask again', retryAfter),
-    other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500, 501, 502'),
+    other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 421, 431, 500, 501, 502'),
   };
 }

@@ -2,8 +2,11 @@ import { fastify } from 'fastify';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { opsLimit } from './callers.ts';
 import { Connections } from './connections.ts';
-import { checkEnvelope, Problem } from './problem.ts';
+import { LoopShare } from './loop-share.ts';
+import { checkEnvelope, checkLocalHost, Problem } from './problem.ts';
+import { JSON_TYPE } from './respond.ts';
 import { boundedServer } from './server.ts';
 import { type DecodedStatus, decodeForStatus, type Status } from './status.ts';
 import { STATUS_PAGE, STATUS_PAGE_HEADERS } from './status-page.ts';
@@ -42,12 +45,15 @@ const MAX_BODY_BYTES = 1_024;
 /** Longer than an ID in any form. */
 const MAX_ID_LENGTH = 200;
 /** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
+/** Always answered: a probe that is refused has a worker restarted. They cost as little as a refusal. */
+const PROBES: readonly string[] = ['/healthz', '/readyz'];
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while
  * requests are served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. /
- * is a page for people, which polls /status and decodes IDs by /decode. It stays open while the gate is closed, and no
+ * is a page for people, which polls /status, at most half a second old, and decodes IDs by /decode. A remote address
+ * that asks too often gets 429. It stays open while the gate is closed, and no
  * client can slow the worker down or keep probes out.
  *
  * Disposing it cuts open connections, so it ends immediately.
@@ -58,22 +64,38 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
   const { host, port, ready, status, layout, metrics, monotonicMs } = options;
   const connections = new Connections(LIMITS, () => metrics.addShedConnection('ops'));
   const { requestTimeoutMs } = LIMITS;
+  const share = new LoopShare(monotonicMs);
+  const admit = opsLimit(monotonicMs);
   const server = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
     forceCloseConnections: true,
     exposeHeadRoutes: true,
-    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused: () => undefined }),
+    serverFactory: (handler) =>
+      boundedServer(handler, { connections, requestTimeoutMs, refused: () => undefined, share }),
     clientErrorHandler: () => undefined, // the server answers those itself
   });
   const render = sharedRendering(async () => {
     const { contentType, body } = await metrics.render();
     return { contentType, body: Buffer.from(body) };
   }, monotonicMs);
-  server.addHook('onRequest', async ({ raw }) => checkEnvelope(raw));
+  const renderStatus = sharedRendering(
+    async () => {
+      const state = status();
+      return state && Buffer.from(JSON.stringify(state));
+    },
+    monotonicMs,
+    SHARED_STATUS_MS,
+  );
+  server.server.on('connection', () => share.accepted());
+  server.addHook('onRequest', async ({ raw, routeOptions: { url = '' } }) => {
+    checkEnvelope(raw);
+    checkLocalHost(raw);
+    if (!PROBES.includes(url)) admit(raw);
+  });
   server.setErrorHandler((error, _request, reply) => {
     if (!(error instanceof Problem)) throw error;
-    return reply.code(error.status).send({ status: 'refused', detail: error.message });
+    return reply.code(error.status).headers(error.headers).send({ status: 'refused', detail: error.message });
   });
   server.addHook('onSend', async (_request, reply) => {
     reply.header('cache-control', 'no-store');
@@ -89,7 +111,9 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
   });
   server.get('/', async (_request, reply) => reply.headers(STATUS_PAGE_HEADERS).send(STATUS_PAGE));
   server.get('/status', async (_request, reply) => {
-    return status() ?? reply.code(503).send({ status: 'not ready', reason: 'STARTING' });
+    const body = await renderStatus();
+    if (body === undefined) return reply.code(503).send({ status: 'not ready', reason: 'STARTING' });
+    return reply.type(JSON_TYPE).send(body);
   });
   server.get<{ Querystring: { id?: unknown } }>('/decode', async ({ query: { id } }) => {
     if (typeof id !== 'string' || id.length > MAX_ID_LENGTH) throw new Problem(400, 'give one ID: /decode?id=…');
@@ -115,18 +139,23 @@ function decoded(layout: Layout, id: string): DecodedStatus {
   }
 }
 
-/** A rendering is shared for this long after it started. */
+/** How long renderings are shared after they started: of the metrics, and of the status. */
 const SHARED_MS = 1_000;
+const SHARED_STATUS_MS = 500;
 
 /**
- * Renders at most once a second: calls in between share the last rendering. Later calls do not share a failure.
+ * Renders at most once in `sharedMs`: calls in between share the last rendering. Later calls do not share a failure.
  */
-export function sharedRendering<T>(render: () => Promise<T>, monotonicMs: () => number): () => Promise<T> {
+export function sharedRendering<T>(
+  render: () => Promise<T>,
+  monotonicMs: () => number,
+  sharedMs = SHARED_MS,
+): () => Promise<T> {
   let last: { readonly beganMs: number; readonly result: Promise<T> } | undefined;
   let isRendering = false;
   return () => {
     const nowMs = monotonicMs();
-    if (last !== undefined && (isRendering || nowMs - last.beganMs < SHARED_MS)) return last.result;
+    if (last !== undefined && (isRendering || nowMs - last.beganMs < sharedMs)) return last.result;
     isRendering = true;
     const result = render().finally(() => {
       isRendering = false;

@@ -78,3 +78,19 @@ export function checkEnvelope(request: IncomingMessage): void {
   if (hosts > 1) throw malformed('the Host header must be given once');
   if (httpVersion === '1.1' && hosts === 0) throw malformed('the Host header is missing');
 }
+
+/** The addresses to which only this machine can connect, unless one of its browsers was led there. */
+const LOOPBACK = /^(?:::ffff:)?127\.0\.0\.1$|^::1$/;
+/** An IP address, a name without a dot, or one that can't be registered; with a port or not. */
+const LOCAL_HOST = /^(?:\[[\da-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^.:]+|[^:]+\.(?:localhost|internal))(?::\d+)?$/i;
+
+/**
+ * Whoever owns a domain may let its name lead to the loopback address (DNS rebinding): a browser on this machine would
+ * then let the pages of that domain read what is served here without a login.
+ *
+ * @throws Problem 421 for a request that came over the loopback address under the name of such a domain.
+ */
+export function checkLocalHost({ socket: { localAddress = '' }, headers: { host = '' } }: IncomingMessage): void {
+  if (!LOOPBACK.test(localAddress) || host === '' || LOCAL_HOST.test(host)) return;
+  throw new Problem(421, 'over the loopback address the Host must be localhost, an IP address or a name without a dot');
+}

@@ -33,9 +33,24 @@ export function send(reply: FastifyReply, replayed: boolean, body: string | Read
   reply.header('cache-control', 'no-store');
   if (!reply.hasHeader('content-type')) reply.type(JSON_TYPE);
   const isShort = typeof body === 'string' && body.length < GZIP_FROM_BYTES;
-  if (isShort || reply.request.headers['accept-encoding'] === undefined) return reply.send(body);
+  if (isShort || !acceptsGzip(reply.request.headers['accept-encoding'])) return reply.send(body);
   reply.compress(body);
   return reply;
+}
+
+/** Whether gzip has a weight; that of `*` counts only where gzip is not named, which the plugin does not see. */
+function acceptsGzip(accepted: string | string[] | undefined): boolean {
+  const entries = String(accepted ?? '')
+    .toLowerCase()
+    .split(',');
+  const weights = new Map(
+    entries.map((entry) => {
+      const [name = '', ...parameters] = entry.split(';').map((part) => part.trim());
+      const weight = parameters.find((one) => one.startsWith('q='));
+      return [name === 'x-gzip' ? 'gzip' : name, weight === undefined ? 1 : Number(weight.slice(2)) || 0];
+    }),
+  );
+  return (weights.get('gzip') ?? weights.get('*') ?? 0) > 0;
 }
 
 /** Its connection is closed, so nobody reads it. */

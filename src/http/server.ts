@@ -1,19 +1,11 @@
-import {
-  createServer,
-  type IncomingMessage,
-  type ServerOptions as NodeOptions,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
-import { createServer as createSecureServer, type Server as SecureServer } from 'node:https';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import tls from 'node:tls';
-import { renewed } from '../core/secret.ts';
 import type { Connections } from './connections.ts';
 import { correlationOf } from './correlation.ts';
 import type { LoopShare } from './loop-share.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
+import { createTlsServer, type TlsSettings } from './tls-server.ts';
 
 export interface ServerOptions {
   readonly connections: Connections;
@@ -60,14 +52,16 @@ export function boundedServer(handler: Handler, options: ServerOptions): Server 
     connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
-  const server: Server = tls === undefined ? createServer(bounds) : createTlsServer(bounds, tls, requestTimeoutMs);
+  const secure = tls && createTlsServer({ ...bounds, handshakeTimeout: requestTimeoutMs }, tls, connections);
+  const server: Server = secure?.server ?? createServer(bounds);
   server.closeAllConnections = () => connections.cutAll(); // including those in a handshake
   server.setTimeout(STALLED_MS);
-  server.on('connection', (socket) => connections.admit(socket));
+  server.on('connection', (socket) => socket.destroyed || connections.admit(socket));
   server.on('secureConnection', (socket: Socket) => connections.secured(socket));
   server.on(tls === undefined ? 'connection' : 'secureConnection', parseInSlices);
   server.on('request', (request, response) => {
     const { socket } = request;
+    if (secure?.isTrusted(socket) === false || connections.isEnding(socket)) return socket.destroy();
     if (connections.responsesInProgress(socket).size >= MAX_PIPELINED) return socket.destroy();
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
@@ -145,46 +139,4 @@ function rawResponse(problem: Problem): string {
     ...Object.entries(correlationOf({})).map(([name, value]) => `${name}: ${value}`),
   ];
   return `${lines.join('\r\n')}\r\n\r\n${body}`;
-}
-
-/** PEM texts of a TLS listener; each is read again, so that certificates can be renewed. */
-export interface TlsSettings {
-  readonly cert: () => string;
-  readonly key: () => string;
-  /** With it, clients need a certificate signed by one of these CAs. */
-  readonly clientCa?: (() => string) | undefined;
-  readonly monotonicMs: () => number;
-  /** Called when the texts are invalid; the last valid ones stay in use. */
-  readonly onError: (error: unknown) => void;
-}
-
-/**
- * An HTTPS server that uses the current certificates for each new connection. It speaks TLS 1.2 and later, also where
- * this process is started with `--tls-min-v1.0`; with `--tls-min-v1.3` only TLS 1.3.
- */
-function createTlsServer(options: NodeOptions, settings: TlsSettings, handshakeTimeout: number): SecureServer {
-  const { cert, key, clientCa, monotonicMs, onError } = settings;
-  const mutual = clientCa !== undefined;
-  const minVersion = tls.DEFAULT_MIN_VERSION === 'TLSv1.3' ? 'TLSv1.3' : 'TLSv1.2';
-  const server = createSecureServer({
-    ...options,
-    requestCert: mutual,
-    rejectUnauthorized: mutual,
-    handshakeTimeout,
-  });
-  const renew = renewed(
-    () => [cert(), key(), ...(mutual ? [clientCa()] : [])],
-    // Each context has its own lowest version: the server's is not inherited.
-    ([cert, key, ca]) => server.setSecureContext({ cert, key, minVersion, ...(ca === undefined ? {} : { ca }) }),
-    monotonicMs,
-  );
-  // Before the handshake. If the new certificate's key is still missing, the old pair stays in use.
-  server.prependListener('connection', () => {
-    try {
-      renew();
-    } catch (error) {
-      onError(error);
-    }
-  });
-  return server;
 }

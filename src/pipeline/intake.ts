@@ -1,4 +1,5 @@
 import { asSingleObject, confluentSchemaId, type Framing } from '../codec/framing.ts';
+import { apiRepliesViolation } from '../codec/http-key.ts';
 import { requestHash } from '../codec/ledger-entry.ts';
 import { EntryKey, encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
@@ -150,7 +151,7 @@ export class RequestReader {
         value = unwrapped;
       }
       const request = { ...mergeRequest(value, headers, names), framing };
-      const refusal = replyTopicViolation(request.replyTopic, policy);
+      const refusal = replyTopicViolation(request.replyTopic, policy) ?? apiRepliesViolation(request, policy);
       if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
       if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
         return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);

@@ -75,7 +75,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
     );
   const onError = (error: unknown) =>
     log.warn({ err: error }, 'the certificates of the HTTP API are unusable; the previous ones stay in use');
-  const tls = api.tls && { ...api.tls, monotonicMs, onError };
+  const tls = api.tls && { ...api.tls, monotonicMs, wallMs: () => Date.now(), onError };
   return await ApiListener.open({
     host: api.host,
     port: api.port,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { httpRequestId, isHttpRequestId, maxHttpKeyBytes } from '../../src/codec/http-key.ts';
+import { apiRepliesViolation, httpRequestId, isHttpRequestId, maxHttpKeyBytes } from '../../src/codec/http-key.ts';
 import { checkRequestId } from '../../src/codec/request-checks.ts';
 
 test.each([
@@ -42,4 +42,24 @@ test('a key of the most bytes fits into the ledger, and one byte more does not',
 
 test('the ID of another request is none', () => {
   for (const id of ['order-1', 'http', 'http:/x/y', 'HTTP/x/y']) expect(isHttpRequestId(Buffer.from(id))).toBe(false);
+});
+
+test('only what the HTTP API asks may name the topic of its replies', () => {
+  const apiReplies = 'id.replies.http';
+  const policy = { prefix: 'id.replies.', requestTopic: 'id.requests', ownTopics: [], apiReplies };
+  const violation = (fields: Partial<Parameters<typeof apiRepliesViolation>[0]>, its = policy) =>
+    apiRepliesViolation({ replyTopic: apiReplies, encoding: 'RANGES', ...fields }, its);
+  const requestId = httpRequestId('orders', Buffer.from('k'));
+  expect(violation({ requestId })).toBeUndefined();
+  expect(violation({ requestId: Buffer.from('document 7'), sequence: 'invoices' })).toBeUndefined();
+  for (const other of [
+    {},
+    { sequence: 'invoices' },
+    { requestId: Buffer.from('document 7') },
+    { requestId, encoding: 'IDS' },
+  ] as const) {
+    expect(violation(other)).toContain('API_REPLY_TOPIC');
+    expect(violation({ ...other, replyTopic: 'id.replies.orders' })).toBeUndefined();
+    expect(violation(other, { ...policy, apiReplies: undefined as unknown as string })).toBeUndefined();
+  }
 });

@@ -56,7 +56,7 @@ function stage(maxConnections: number) {
     }
     return held;
   };
-  return { open, ask, hold, shed: () => shed };
+  return { connections, open, ask, hold, shed: () => shed };
 }
 
 const closed = (sockets: readonly Socket[]) => sockets.filter(({ destroyed }) => destroyed).length;
@@ -112,4 +112,17 @@ describe('a caller', () => {
     for (let nth = 0; nth < 100; nth += 1) open();
     expect(closed(victim)).toBe(0);
   });
+});
+
+test('when all are to end, those with a response in progress end after it', () => {
+  const { connections, open, ask } = stage(10);
+  const [idle, busy] = [open(), open()];
+  const end = ask(busy, 'a');
+  connections.endAll();
+  expect([idle.destroyed, busy.destroyed, connections.isEnding(busy)]).toEqual([true, false, true]);
+  end?.();
+  expect(busy.destroyed).toBe(true);
+  const next = open();
+  ask(next, 'a')?.();
+  expect([next.destroyed, connections.isEnding(next)]).toEqual([false, false]);
 });

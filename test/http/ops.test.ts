@@ -24,8 +24,9 @@ afterEach(async () => {
 async function start(
   ready: () => { ready: boolean; reason?: string; detail?: string } = () => ({ ready: true }),
   metrics: Metrics = createMetrics(),
+  monotonicMs = OPTIONS.monotonicMs,
 ): Promise<string> {
-  const ops = await startOps({ ...OPTIONS, ready, metrics });
+  const ops = await startOps({ ...OPTIONS, ready, metrics, monotonicMs });
   open.push(ops);
   return `http://${HOST}:${ops.port}`;
 }
@@ -119,6 +120,24 @@ describe('the status page', () => {
     expect(await get(`http://${HOST}:${ops.port}/status`)).toEqual({ status: 200, body: { ready: true } });
   });
 
+  test('renders the status twice a second at most, however many ask', async () => {
+    let renderings = 0;
+    let nowMs = 5_000;
+    const status = () => {
+      renderings += 1;
+      return { now_ms: renderings } as Status;
+    };
+    const ready = () => ({ ready: true });
+    const ops = await startOps({ ...OPTIONS, monotonicMs: () => nowMs, ready, metrics: createMetrics(), status });
+    open.push(ops);
+    const ask = async () => (await get(`http://${HOST}:${ops.port}/status`)).body;
+    await Promise.all(Array.from({ length: 20 }, ask));
+    nowMs += 499;
+    expect([await ask(), renderings]).toEqual([{ now_ms: 1 }, 1]);
+    nowMs += 1;
+    expect([await ask(), renderings]).toEqual([{ now_ms: 2 }, 2]);
+  });
+
   test('decodes an ID in any form that needs no key', async () => {
     const url = await start();
     const body = {
@@ -210,9 +229,62 @@ describe('the listener', () => {
     expect(answer.match(/^HTTP\/1\.1 /gm)?.length ?? 0).toBeLessThanOrEqual(2);
   });
 
+  test('refuses an address above fifty requests in a second, but no probe', async () => {
+    const ready = () => ({ ready: true });
+    const ops = await startOps({ ...OPTIONS, monotonicMs: () => 5_000, ready, metrics: createMetrics() });
+    open.push(ops);
+    const statusOf = async (path: string) => (await fetch(`http://${HOST}:${ops.port}${path}`)).status;
+    for (let nth = 0; nth < 50; nth += 1) expect(await statusOf('/decode?id=1')).toBe(200);
+    const answers = await Promise.all(['/decode?id=1', '/status', '/metrics', '/', '/other'].map(statusOf));
+    expect(answers).toEqual([429, 429, 429, 429, 429]);
+    expect([await statusOf('/healthz'), await statusOf('/readyz')]).toEqual([200, 200]);
+  });
+
+  test('answers no more in a turn of the event loop than its share', async () => {
+    let turn = 0;
+    let isOver = false;
+    const perTurn = new Map<number, number>();
+    const next = () => {
+      turn += 1;
+      if (!isOver) setImmediate(next);
+    };
+    next();
+    const ready = () => {
+      perTurn.set(turn, (perTurn.get(turn) ?? 0) + 1);
+      return { ready: true };
+    };
+    let nowMs = 0;
+    // Each look at the clock takes two milliseconds, so a turn has time for one request beside those in place.
+    const monotonicMs = () => {
+      nowMs += 2;
+      return nowMs;
+    };
+    const ops = await startOps({ ...OPTIONS, monotonicMs, ready, metrics: createMetrics() });
+    open.push(ops);
+    const asked = Array.from({ length: 60 }, () => connect(ops.port, HOST).on('error', () => undefined));
+    const askAll = async () => {
+      const answers = asked.map((socket) => new Promise((resolve) => socket.once('data', resolve)));
+      for (const socket of asked) socket.write('GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n');
+      await Promise.all(answers);
+    };
+    await askAll(); // Node accepts one connection in a turn
+    perTurn.clear();
+    await askAll();
+    isOver = true;
+    for (const socket of asked) socket.destroy();
+    expect([...perTurn.values()].reduce((sum, count) => sum + count, 0)).toBe(60);
+    expect(Math.max(...perTurn.values())).toBeLessThanOrEqual(9);
+  });
+
   test('cuts the longest response for a new connection when all are being answered', async () => {
     const held = Promise.withResolvers<{ contentType: string; body: string }>();
-    const url = new URL(await start(undefined, { ...createMetrics(), render: () => held.promise }));
+    let nowMs = 0;
+    // Time passes between two requests, so that the address is not refused.
+    const clock = () => {
+      nowMs += 1_000;
+      return nowMs;
+    };
+    const url = new URL(await start(undefined, { ...createMetrics(), render: () => held.promise }, clock));
     const input = ['/healthz', '/metrics'].map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`).join('');
     const asked = Array.from({ length: 64 }, () => connect(Number(url.port), HOST).on('error', () => undefined));
     for (const socket of asked) socket.write(input);

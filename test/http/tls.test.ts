@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
-import { connect as connectTcp } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import tls, { connect, type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
-import type { TlsSettings } from '../../src/http/server.ts';
+import type { TlsSettings } from '../../src/http/tls-server.ts';
 import { ApiStage } from '../support/api-stage.ts';
 import { Authority, type Certificate } from '../support/certificates.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';
@@ -154,6 +154,22 @@ describe('over TLS', () => {
     if (!socket.closed) await once(socket.resume(), 'close');
   });
 
+  test('an address that begins a hundred in a second gets no other before the next', async () => {
+    const { port, stage, api } = await start();
+    stage.standsAtMs = 5_000;
+    const begin = async () => {
+      const accepted = once(api.app.server, 'connection');
+      const socket = connectTcp({ host: HOST, port }).on('error', () => undefined);
+      sockets.push(socket);
+      const [own] = await accepted;
+      return !(own as Socket).destroyed;
+    };
+    for (let nth = 0; nth < 100; nth += 1) expect(await begin()).toBe(true);
+    expect([await begin(), stage.shed]).toEqual([false, 1]);
+    stage.standsAtMs += 1_000;
+    expect([await begin(), stage.shed]).toEqual([true, 1]);
+  });
+
   test('the next connection gets a new certificate, unless its key is missing', async () => {
     let shown = server;
     let key = server;
@@ -230,6 +246,60 @@ describe('with a client CA', () => {
     const other = new Authority(elsewhere).issue('orders');
     expect(await ask(port, ownOf(other))).toMatch(/^(ECONNRESET|ERR_SSL|EPIPE)/);
     expect(stage.issued).toBe(0);
+  });
+
+  /** A request over a connection that is kept; rejects if that has ended. */
+  function keep(port: number, own: { cert: string; key: string }) {
+    const agent = new Agent({ ca: caOf(), ...own, keepAlive: true, maxSockets: 1 });
+    sockets.push(agent);
+    return async () => {
+      const asked = request({ host: HOST, port, path: '/api/v1/ids', method: 'GET', agent }).end();
+      const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+      await once(answer.resume(), 'end');
+      return answer.statusCode;
+    };
+  }
+
+  test('a kept connection ends with its certificate', async () => {
+    const { port, stage } = await start(mutual());
+    const kept = keep(port, ownOf(authority.issue('ending')));
+    expect([await kept(), await kept()]).toEqual([200, 200]);
+    stage.aheadMs = 3 * 86_400_000;
+    await expect(kept()).rejects.toMatchObject({ code: 'ECONNRESET' });
+    expect(stage.issued).toBe(2);
+  });
+
+  test('another client CA ends what the one before had accepted, and its sessions', async () => {
+    const other = new Authority(mkdtempSync(join(dir, 'next-')));
+    let ca = caOf();
+    const { port, stage } = await start({ pem: { clientCa: () => ca } });
+    const own = ownOf(authority.issue('orders'));
+    const kept = keep(port, own);
+    expect(await kept()).toBe(200);
+    const { socket } = await dial(port, `${GET}\r\n`, own);
+    const [session] = (await once(socket, 'session')) as [Buffer];
+    ca = read(other.own.certFile);
+    stage.aheadMs += 1_000;
+    const resumed = connect({ host: HOST, port, ca: caOf(), ...own, session });
+    sockets.push(resumed);
+    const refused = once(resumed, 'close');
+    resumed.on('error', () => undefined);
+    resumed.write(`${GET}\r\n`);
+    await refused;
+    await expect(kept()).rejects.toMatchObject({ code: expect.stringMatching(/^(ECONNRESET|ERR_SSL|EPIPE)/) });
+    expect(stage.issued).toBe(2);
+    expect(await ask(port, ownOf(other.issue('orders')))).toBe(200);
+  });
+
+  test('another certificate of the server ends no connection', async () => {
+    let shown = server;
+    const pem = { clientCa: caOf, cert: () => read(shown.certFile), key: () => read(shown.keyFile) };
+    const { port, stage } = await start({ pem });
+    const kept = keep(port, ownOf(authority.issue('staying')));
+    expect(await kept()).toBe(200);
+    shown = authority.issue('renewed-for-clients');
+    stage.aheadMs += 1_000;
+    expect(await kept()).toBe(200);
   });
 
   test('a token is also required where any are configured, and names the caller', async () => {

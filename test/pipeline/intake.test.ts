@@ -41,6 +41,14 @@ describe('receiving a record', () => {
     expect([accepted > 50, rejected > 50]).toEqual([true, true]);
   });
 
+  it('sends nothing to the topic of the HTTP API for a request that is not of it, not even a refusal', () => {
+    const replyPolicy = { ...POLICY, apiReplies: 'id.replies.http' };
+    const reader = readerFor({ replyPolicy });
+    const large = { count: 100_000, encoding: 'IDS', replyTopic: 'id.replies.http' } as const;
+    expect(reader.read(request(0, 'a', large))).toMatchObject({ code: 'INVALID_REPLY_TOPIC', address: {} });
+    expect(reader.read(request(0, 'a', { ...large, replyTopic: 'id.replies.a' })).kind).toBe('accepted');
+  });
+
   it('does not spend time on the stack of a rejection', () => {
     const before = Error.stackTraceLimit;
     const limits: number[] = [];

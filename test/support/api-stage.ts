@@ -9,7 +9,7 @@ import { identifyBy, RateLimit, visitorLimit } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { type AskLedger, LedgerIssuer } from '../../src/http/ledger-issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
-import type { TlsSettings } from '../../src/http/server.ts';
+import type { TlsSettings } from '../../src/http/tls-server.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
@@ -108,7 +108,7 @@ export class ApiStage {
       ledger: this.ledger,
       share: new LoopShare(() => performance.now()),
       limits,
-      tls: pem && { ...pem, monotonicMs, onError },
+      tls: pem && { ...pem, monotonicMs, wallMs: () => Date.now() + this.aheadMs, onError },
       identify: identifyBy({
         tokens: this.#hasTokens ? () => this.tokens : undefined,
         mutualTls: pem?.clientCa !== undefined,
