@@ -240,16 +240,30 @@ export function wideComments(text: string): number[] {
 /** Exported declarations, as the formatter writes them. */
 const EXPORTED = /^export (?:abstract |async )?(?:class|const|enum|function\*?|interface|type) (?<name>\w+)/gm;
 
-/** The names that two files export for two things, each as a sentence. `texts`: of each file, relative to src. */
+/** The types that a file keeps to itself. */
+const OWN_TYPE = /^(?:abstract )?(?:class|interface|type) (?<name>\w+)/gm;
+
+/**
+ * The names that two files have for two things, each as a sentence: both export it, or one has a type of its own by the
+ * name of one that the other exports. `texts`: of each file, relative to src.
+ */
 export function doubled(texts: ReadonlyMap<string, string>): string[] {
-  const exported = [...texts].flatMap(([file, text]) =>
-    [...text.matchAll(EXPORTED)].map(({ groups }) => ({ name: String(groups?.name), file })),
-  );
-  const byName = Map.groupBy(exported, ({ name }) => name);
-  return [...byName].flatMap(([name, places]) => {
-    const files = [...new Set(places.map(({ file }) => `src/${file}`))];
-    return files.length > 1 ? `${name} is exported by ${files.join(' and ')}: rename one by what it is` : [];
+  const own = filesByName(texts, OWN_TYPE);
+  return [...filesByName(texts, EXPORTED)].flatMap(([name, files]) => {
+    const [file = '', ...others] = files;
+    const what = `${name} is exported by ${[file, ...others].join(' and ')}`;
+    if (others.length > 0) return `${what}: rename one by what it is`;
+    const hidden = (own.get(name) ?? []).filter((one) => one !== file);
+    return hidden.length > 0 ? `${what}, and another type of ${hidden.join(' and ')}: rename one by what it is` : [];
   });
+}
+
+function filesByName(texts: ReadonlyMap<string, string>, declared: RegExp): ReadonlyMap<string, readonly string[]> {
+  const found = [...texts].flatMap(([file, text]) =>
+    [...text.matchAll(declared)].map(({ groups }) => ({ name: String(groups?.name), file: `src/${file}` })),
+  );
+  const byName = Map.groupBy(found, ({ name }) => name);
+  return new Map([...byName].map(([name, all]) => [name, [...new Set(all.map(({ file }) => file))]]));
 }
 
 function main(): number {

@@ -26,7 +26,7 @@ interface Specifier {
 }
 
 /** A statement of a declaration file at its top level, with the comment before it. */
-type Statement =
+type DeclarationStatement =
   | { readonly kind: 'declaration'; readonly names: readonly string[]; readonly text: string }
   | {
       readonly kind: 'import' | 'export';
@@ -101,7 +101,10 @@ function reachable(
   root: string,
   boundary: Declared['boundary'],
 ): ReadonlyMap<string, string> {
-  const files = new Map<string, { readonly statements: readonly Statement[]; readonly needed: Set<string> }>();
+  const files = new Map<
+    string,
+    { readonly statements: readonly DeclarationStatement[]; readonly needed: Set<string> }
+  >();
   const fileOf = (file: string) => {
     const known = files.get(file);
     if (known !== undefined) return known;
@@ -133,14 +136,14 @@ function reachable(
   );
 }
 
-function exportsOf(statements: readonly Statement[]): readonly string[] {
+function exportsOf(statements: readonly DeclarationStatement[]): readonly string[] {
   return statements.flatMap((statement) => {
     if (statement.kind === 'export') return statement.specifiers.map(({ name }) => name);
     return statement.kind === 'declaration' && /^export /m.test(statement.text) ? statement.names : [];
   });
 }
 
-function statementsOf(text: string): readonly Statement[] {
+function statementsOf(text: string): readonly DeclarationStatement[] {
   const pieces: string[] = [];
   for (const piece of text.split(BEGIN)) {
     const before = pieces.at(-1);
@@ -151,7 +154,7 @@ function statementsOf(text: string): readonly Statement[] {
 }
 
 /** Throws Error for a statement of another kind than the compiler has written so far. */
-function statementOf(text: string): Statement {
+function statementOf(text: string): DeclarationStatement {
   const code = text.replaceAll(COMMENT, '').trim();
   const [, head = '', list = '', source = ''] = MOVED.exec(code) ?? [];
   if (source !== '') {
@@ -172,7 +175,7 @@ function statementOf(text: string): Statement {
 
 function textOf(
   file: string,
-  statements: readonly Statement[],
+  statements: readonly DeclarationStatement[],
   needed: ReadonlySet<string>,
   boundary: Declared['boundary'],
 ): string {

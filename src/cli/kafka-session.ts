@@ -1,6 +1,6 @@
 import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, unlessStopped } from '../adapters/kafka/brokers.ts';
 import {
-  type Isolation,
+  type ReadIsolation,
   readSpans,
   type Source,
   type Span,
@@ -79,7 +79,7 @@ export async function readShown(
   spans: readonly Span[],
   what: string,
   take: SpanReading['take'],
-  isolation?: Isolation,
+  isolation?: ReadIsolation,
 ): Promise<void> {
   const progress = new Progress(context, what, sizeOf(spans));
   try {

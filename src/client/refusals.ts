@@ -125,14 +125,14 @@ interface Unanswered {
   readonly passedOver?: ReadonlyMap<string, number> | undefined;
 }
 
-export function noReply(request: Wanted & { readonly timeoutMs: number }, known: Unanswered): IdallocError {
+export function noReply(request: WantedBatch & { readonly timeoutMs: number }, known: Unanswered): IdallocError {
   const { replyTopic, timeoutMs } = request;
   const cause = known.trouble ?? causeOf(request, known);
   const retry = 'Retrying with the same correlation ID never yields a second batch';
   return new IdallocError('NO_REPLY', `no reply on '${replyTopic}' within ${timeoutMs} ms: ${cause}. ${retry}`);
 }
 
-function causeOf(request: Wanted, { isWaiting, passedOver = new Map() }: Unanswered): string {
+function causeOf(request: WantedBatch, { isWaiting, passedOver = new Map() }: Unanswered): string {
   if (passedOver.size > 0) {
     const kinds = [...passedOver].map(([what, times]) => (times === 1 ? what : `${what} (${times} times)`));
     return `what came under its correlation ID was not its answer: ${kinds.join(', ')}; find out who else uses this correlation ID, or writes to this topic`;
@@ -145,7 +145,7 @@ function causeOf(request: Wanted, { isWaiting, passedOver = new Map() }: Unanswe
 
 /** A record that no worker sends, under the correlation ID of a request. */
 export function unlikeReply(
-  { correlationId, replyTopic }: Wanted & { readonly correlationId: Buffer },
+  { correlationId, replyTopic }: WantedBatch & { readonly correlationId: Buffer },
   what: string,
 ): IdallocError {
   const message = `${what} came on '${replyTopic}' under the correlation ID of a request, which waits on: find out who else writes to this topic`;
@@ -180,26 +180,26 @@ export function noBuffer(): IdallocError {
   return new IdallocError('BUFFER_EMPTY', 'there is no buffer (prefetch: false): use request()');
 }
 
-type Wanted = Readonly<{ sequence?: string | undefined; count: number; replyTopic: string }>;
+type WantedBatch = Readonly<{ sequence?: string | undefined; count: number; replyTopic: string }>;
 
 /** `pending`: the request in progress under the same correlation ID. */
-export function inProgress(pending: Wanted, request: Wanted): IdallocError {
+export function inProgress(pending: WantedBatch, request: WantedBatch): IdallocError {
   const both = `a request for ${textOf(pending)} is in progress under this correlation ID, and this one is for ${textOf(request)}`;
   return new IdallocError('CONFLICT', `${both}: ${remedyOf(pending, request)}`);
 }
 
 /** Another correlation ID would give a document a second number of the same sequence. */
-function remedyOf(pending: Wanted, { sequence }: Wanted): string {
+function remedyOf(pending: WantedBatch, { sequence }: WantedBatch): string {
   return sequence !== undefined && sequence === pending.sequence
     ? 'a document has its numbers of a sequence once: wait for the first, and ask for the same count on the same topic'
     : `errors don't say which of them they answer: wait for the first, or use a correlation ID for each, such as '${sequence ?? 'ids'}:' before the document's ID`;
 }
 
-function textOf(wanted: Wanted): string {
+function textOf(wanted: WantedBatch): string {
   return `${contentOf(wanted)} on '${wanted.replyTopic}'`;
 }
 
-function contentOf({ sequence, count }: Wanted): string {
+function contentOf({ sequence, count }: WantedBatch): string {
   const what = `${sequence === undefined ? 'ID' : 'number'}${count === 1 ? '' : 's'}`;
   return `${count} ${what}${sequence === undefined ? '' : ` of ${sequence}`}`;
 }

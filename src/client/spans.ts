@@ -12,11 +12,11 @@ export type FollowRequest = <R extends Delivered>(
   send: (request: BatchRequest) => Promise<R>,
 ) => Promise<R>;
 
-type Api = typeof import('@opentelemetry/api');
+type TracingApi = typeof import('@opentelemetry/api');
 
 /** A service with traces has it. A variable, with marks at its import, so that bundlers leave the import alone. */
 const PACKAGE = '@opentelemetry/api';
-const loadApi = async (): Promise<Api> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);
+const loadApi = async (): Promise<TracingApi> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);
 
 /**
  * Follows each request to this topic with a span, and sends its context along. Undefined without OpenTelemetry's API;

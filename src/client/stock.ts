@@ -21,7 +21,7 @@ const IDLE_MS = 60_000;
 const MAX_LEAD_MS = 2_000;
 const LEAD_DECAY = 0.9;
 
-interface Slice {
+interface TimeSlice {
   readonly startMs: number;
   taken: number;
   /** IDs of its largest call. */
@@ -44,7 +44,7 @@ interface Slice {
 export class Demand {
   readonly #options: DemandOptions;
   /** The last one is still being filled. */
-  readonly #slices: Slice[];
+  readonly #slices: TimeSlice[];
   #rate: number;
   #leadMs = 0;
   #notedMs: number;
@@ -122,13 +122,13 @@ export class Demand {
   #measured(nowMs: number, taken: number): number {
     const coverMs = 1_000 * this.#options.coverSeconds;
     const slices = this.#slices;
-    const last = slices.at(-1) as Slice; // there is always one
+    const last = slices.at(-1) as TimeSlice; // there is always one
     last.taken += taken - this.#taken;
     last.largest = Math.max(last.largest, this.#largest);
     this.#taken = taken;
     this.#largest = 0;
     while (slices[1] !== undefined && slices[1].startMs <= nowMs - coverMs) slices.shift();
-    const [{ startMs: sinceMs }] = slices as [Slice];
+    const [{ startMs: sinceMs }] = slices as [TimeSlice];
     if (nowMs - last.startMs >= coverMs / SLICES) slices.push({ startMs: nowMs, taken: 0, largest: 0 });
     const total = slices.reduce((sum, slice) => sum + slice.taken, 0);
     const largest = slices.reduce((most, slice) => Math.max(most, slice.largest), 0);

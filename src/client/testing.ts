@@ -41,7 +41,7 @@ export interface SeenRequest {
 }
 
 /** How a request is answered while nothing else is set. */
-type Mode =
+type ServingMode =
   | { readonly kind: 'serving' | 'silent' | 'unreachable' }
   | ({ readonly kind: 'refusing'; readonly code: ErrorCode; readonly message: string } & RefusalOptions);
 
@@ -51,7 +51,7 @@ interface RefusalOptions {
 }
 
 /** What a correlation ID was decided for, on the reply topic of its request. */
-type Decided<Content> = Content & { readonly replyTopic: string };
+type Addressed<Content> = Content & { readonly replyTopic: string };
 
 const REPLY_TOPIC = 'id.replies.memory';
 const FENCE = 1n;
@@ -62,13 +62,13 @@ const FENCE = 1n;
  */
 export class MemoryWorkers {
   readonly #options: Required<MemoryWorkersOptions>;
-  readonly #decided = new Map<string, Decided<{ readonly batch: IdBatch }>>();
+  readonly #decided = new Map<string, Addressed<{ readonly batch: IdBatch }>>();
   readonly #sequences = new Map<string, MemorySequence>();
   readonly #links = new Set<MemoryLink>();
   readonly #requests: SeenRequest[] = [];
   /** Requests that are read once the workers run again. */
   readonly #unread: (() => void)[] = [];
-  #mode: Mode = { kind: 'serving' };
+  #mode: ServingMode = { kind: 'serving' };
   #delayMs = 0;
   /** The next ID is this one of the sequence of this tick, or the first of a later tick. */
   #ticks = 0;
@@ -171,7 +171,7 @@ export class MemoryWorkers {
   }
 
   /** Passes the reply to `answer` as soon as the request is read. Throws KAFKA_UNAVAILABLE. */
-  #accept(record: RequestRecord, answer: (reply: MemoryReply) => void): void {
+  #accept(record: SentRecord, answer: (reply: MemoryReply) => void): void {
     const mode = this.#mode;
     if (mode.kind === 'unreachable') {
       throw new IdallocError(
@@ -183,7 +183,7 @@ export class MemoryWorkers {
     else answer(this.#read(record, mode));
   }
 
-  #read({ value, correlationId }: RequestRecord, mode: Mode): MemoryReply {
+  #read({ value, correlationId }: SentRecord, mode: ServingMode): MemoryReply {
     const request = { ...decodeIdRequest(value), correlationId };
     const { expiresAtMs } = request;
     this.#requests.push({
@@ -212,7 +212,7 @@ export class MemoryWorkers {
     }
   }
 
-  #number(request: IdRequest, name: string, key: string, mode: Mode): Numbers {
+  #number(request: IdRequest, name: string, key: string, mode: ServingMode): Numbers {
     const { count, replyTopic = REPLY_TOPIC } = request;
     const sequence = this.#sequences.get(name);
     const known = sequence?.decided.get(key);
@@ -231,7 +231,7 @@ export class MemoryWorkers {
   }
 
   /** Throws why a new request is refused. */
-  #admit({ count, expiresAtMs }: IdRequest, mode: Mode): void {
+  #admit({ count, expiresAtMs }: IdRequest, mode: ServingMode): void {
     const { layout, clock } = this.#options;
     if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message, mode);
     if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', tooManyText(count, layout.maxCount));
@@ -240,7 +240,7 @@ export class MemoryWorkers {
     }
   }
 
-  #decide(request: IdRequest, key: string, mode: Mode): IdBatch {
+  #decide(request: IdRequest, key: string, mode: ServingMode): IdBatch {
     const { count, replyTopic = REPLY_TOPIC } = request;
     const known = this.#decided.get(key);
     if (known !== undefined) {
@@ -285,7 +285,7 @@ interface MemorySequence {
   next: number;
   readonly step: number;
   readonly format: string;
-  readonly decided: Map<string, Decided<Numbers>>;
+  readonly decided: Map<string, Addressed<Numbers>>;
 }
 
 function isWithin(value: number, most: number): boolean {
@@ -307,8 +307,8 @@ interface MemoryReply {
 }
 
 /** What workers in memory read of a request. */
-type RequestRecord = Pick<OutgoingRequest, 'value' | 'correlationId'>;
-type Accept = (record: RequestRecord, answer: (reply: MemoryReply) => void) => void;
+type SentRecord = Pick<OutgoingRequest, 'value' | 'correlationId'>;
+type Accept = (record: SentRecord, answer: (reply: MemoryReply) => void) => void;
 
 /** The link of one client to workers in memory. */
 class MemoryLink implements Transport {

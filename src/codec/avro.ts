@@ -185,7 +185,7 @@ const MAX_SCHEMA_CHARS = 8 * 1024;
 
 const PRIMITIVES = new Set(['null', 'boolean', 'int', 'long', 'float', 'double', 'bytes', 'string']);
 
-type Attributes = Readonly<Record<string, unknown>>;
+type SchemaAttributes = Readonly<Record<string, unknown>>;
 
 /**
  * The Parsing Canonical Form of a schema's text, without compiling the schema. Undefined for text that is not JSON, is
@@ -206,7 +206,7 @@ function canonical(schema: unknown, space: string): string {
   if (typeof schema === 'string') return JSON.stringify(PRIMITIVES.has(schema) ? schema : fullName(schema, space));
   if (Array.isArray(schema)) return `[${schema.map((branch) => canonical(branch, space)).join(',')}]`;
   if (typeof schema !== 'object' || schema === null) throw new TypeError('not a schema');
-  const attributes = schema as Attributes;
+  const attributes = schema as SchemaAttributes;
   const { type } = attributes;
   if (type === 'array') return `{"type":"array","items":${canonical(attributes.items, space)}}`;
   if (type === 'map') return `{"type":"map","values":${canonical(attributes.values, space)}}`;
@@ -214,14 +214,14 @@ function canonical(schema: unknown, space: string): string {
   return canonical(type, space);
 }
 
-function named(type: 'record' | 'enum' | 'fixed', attributes: Attributes, outer: string): string {
+function named(type: 'record' | 'enum' | 'fixed', attributes: SchemaAttributes, outer: string): string {
   const own = attributes.namespace;
   const name = fullName(String(attributes.name), typeof own === 'string' ? own : outer);
   const head = `{"name":${JSON.stringify(name)},"type":"${type}"`;
   if (type === 'enum') return `${head},"symbols":${JSON.stringify(attributes.symbols)}}`;
   if (type === 'fixed') return `${head},"size":${Number(attributes.size)}}`;
   const space = name.slice(0, Math.max(0, name.lastIndexOf('.')));
-  const fields = (attributes.fields as readonly Attributes[]).map(
+  const fields = (attributes.fields as readonly SchemaAttributes[]).map(
     (field) => `{"name":${JSON.stringify(field.name)},"type":${canonical(field.type, space)}}`,
   );
   return `${head},"fields":[${fields.join(',')}]}`;

@@ -30,7 +30,7 @@ export type IdReply = { readonly correlationId: Buffer } & (
 );
 
 /** A reply with a batch, as it is written: nearly every reply is one. */
-interface BatchReply {
+interface ReplyWithBatch {
   readonly correlationId: Bytes;
   readonly batch: IdBatch;
 }
@@ -68,7 +68,7 @@ interface WireReply {
  * replayed reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of
  * range.
  */
-export function encodeIdReply(reply: IdReply | BatchReply, encoding: Encoding): Buffer {
+export function encodeIdReply(reply: IdReply | ReplyWithBatch, encoding: Encoding): Buffer {
   if ('batch' in reply) return encodeBatchReply(reply, encoding);
   const wire: WireReply = { correlation_id: reply.correlationId, result: toResult(reply) };
   return encodeFramed('numbers' in reply ? wideSchema : schema, wire);
@@ -80,7 +80,7 @@ const writer = new MessageWriter();
  * Field by field, since nearly every reply has a batch: avsc takes an object of the schema's shape, and several times
  * as long.
  */
-function encodeBatchReply({ correlationId, batch }: BatchReply, encoding: Encoding): Buffer {
+function encodeBatchReply({ correlationId, batch }: ReplyWithBatch, encoding: Encoding): Buffer {
   countIds(batch.ranges);
   const ids = encoding === 'IDS' ? arrayOfLongs(batch.ranges, batch.step) : NO_IDS;
   writer.begin(HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + ids.length + maxBatchBytes(batch));

@@ -9,7 +9,7 @@ export interface ConnectionLimits {
   readonly shedsResponses?: boolean;
 }
 
-interface Connection {
+interface KeptConnection {
   readonly socket: Socket;
   readonly address: string;
   readonly responsesInProgress: Set<ServerResponse>;
@@ -21,9 +21,9 @@ interface Connection {
 /** The caller of the last request of its connections, or nobody. */
 interface Owner {
   readonly name: string;
-  readonly connections: Set<Connection>;
+  readonly connections: Set<KeptConnection>;
   /** In the order in which they began to wait for a request. */
-  readonly waiting: Set<Connection>;
+  readonly waiting: Set<KeptConnection>;
   /** Connections with a response in progress. */
   busy: number;
 }
@@ -39,12 +39,12 @@ const NOBODY = '';
 export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #onShed: () => void;
-  readonly #all = new WeakMap<Duplex, Connection>();
+  readonly #all = new WeakMap<Duplex, KeptConnection>();
   readonly #owners = new Map<string, Owner>();
   /** They are in the order in which they began to respond. */
-  readonly #responding = new Set<Connection>();
+  readonly #responding = new Set<KeptConnection>();
   /** The key is the remote address, since TLS puts a second socket on top of the connection's. */
-  readonly #byAddress = new Map<string, Connection>();
+  readonly #byAddress = new Map<string, KeptConnection>();
   #size = 0;
   #busy = 0;
   #inProgress = 0;
@@ -195,7 +195,7 @@ export class Connections {
     return owner;
   }
 
-  #move(connection: Connection, to: Owner): void {
+  #move(connection: KeptConnection, to: Owner): void {
     const from = connection.owner;
     if (from === to) return;
     const isBusy = connection.responsesInProgress.size > 0;
@@ -208,12 +208,12 @@ export class Connections {
     if (from.connections.size === 0) this.#owners.delete(from.name);
   }
 
-  #countBusy({ owner }: Connection, change: 1 | -1): void {
+  #countBusy({ owner }: KeptConnection, change: 1 | -1): void {
     owner.busy += change;
     this.#busy += change;
   }
 
-  #forget(connection: Connection): void {
+  #forget(connection: KeptConnection): void {
     const { owner } = connection;
     this.#responding.delete(connection);
     if (this.#byAddress.get(connection.address) === connection) this.#byAddress.delete(connection.address);
@@ -225,7 +225,7 @@ export class Connections {
   }
 }
 
-function isGone(connection: Connection): boolean {
+function isGone(connection: KeptConnection): boolean {
   return !connection.owner.connections.has(connection);
 }
 

@@ -104,14 +104,14 @@ const MAX_WAIT_MS = 2_000;
 const QUANTUM = 10_000;
 
 interface WaitingCall {
-  readonly share: Share;
+  readonly share: CallerShare;
   readonly count: number;
   readonly sinceMs: number;
   readonly taken: PromiseWithResolvers<Allocated>;
 }
 
 /** What a caller has in the queue, including the request in progress. */
-interface Share {
+interface CallerShare {
   readonly name: string;
   /** In order of arrival, without the request in progress. */
   readonly waiting: WaitingCall[];
@@ -132,9 +132,9 @@ interface Share {
  */
 export class AllocationQueue {
   readonly #options: AllocationQueueOptions;
-  readonly #shares = new Map<string, Share>();
+  readonly #shares = new Map<string, CallerShare>();
   /** The callers with waiting requests; the one whose turn is next is first. */
-  readonly #round = new Set<Share>();
+  readonly #round = new Set<CallerShare>();
   #requests = 0;
   #ids = 0;
   #isWorking = false;
@@ -157,7 +157,7 @@ export class AllocationQueue {
     return waiting.taken.promise;
   }
 
-  #refusal({ requests, ids }: Share, count: number): IdallocError | undefined {
+  #refusal({ requests, ids }: CallerShare, count: number): IdallocError | undefined {
     const { maxWaitingIds } = this.#options;
     const left = { requests: MAX_WAITING - this.#requests - 1, ids: maxWaitingIds - this.#ids - count };
     const isAbove = requests + 1 > left.requests || ids + count > left.ids;
@@ -166,7 +166,7 @@ export class AllocationQueue {
     return overloaded(`${this.#requests} requests for ${this.#ids} IDs are waiting${own}`);
   }
 
-  #hold(share: Share, requests: 1 | -1, ids: number): void {
+  #hold(share: CallerShare, requests: 1 | -1, ids: number): void {
     share.requests += requests;
     share.ids += ids;
     this.#requests += requests;

@@ -66,10 +66,10 @@ export function maxCountIn(form: RequestedForm | undefined, maxCount: number): n
 }
 
 /** How a response has its IDs: one by one with their fields, or as ranges. */
-type Encoding = 'ids' | 'ranges';
+type IdsOrRanges = 'ids' | 'ranges';
 
 /** `encoding` of a query, ids without one. Throws 400 MALFORMED_REQUEST for another one, and for ranges with a form. */
-export function encodingOf({ encoding = 'ids', form }: Raw): Encoding {
+export function encodingOf({ encoding = 'ids', form }: Raw): IdsOrRanges {
   if (encoding !== 'ids' && encoding !== 'ranges') throw malformed('encoding must be given once, as ids or ranges');
   if (encoding === 'ranges' && form !== undefined) {
     throw malformed('encoding=ranges has no forms: leave out form, or use encoding=ids');

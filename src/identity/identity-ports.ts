@@ -28,7 +28,7 @@ export type KeyOperation =
   | { readonly delete: string };
 
 /** The keys from `from` on, at most `limit`. */
-export interface Page {
+export interface KeyPage {
   readonly from: string;
   readonly limit: number;
 }
@@ -38,7 +38,7 @@ export const MAX_OPERATIONS = 128;
 
 export interface EtcdPort {
   /** Linearizable read of all keys that start with prefix, or of a page of them, at one revision, ordered by key. */
-  range(prefix: string, page?: Page): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
+  range(prefix: string, page?: KeyPage): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
   /** The keys that exist, read in one transaction; at most MAX_OPERATIONS. */
   get(keys: readonly string[]): Promise<ReadonlyMap<string, KeyValue>>;
   /** Applies all operations if all comparisons hold, else none; MAX_OPERATIONS of each. May throw and take effect. */

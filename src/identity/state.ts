@@ -13,10 +13,10 @@ import type { Namespace } from './namespace.ts';
 export type Mode = 'none' | 'acquiring' | 'held' | 'suspended' | 'lost';
 
 /** Why allocation is refused; each is an error code as well. The other gate reasons are about the process. */
-type RefusalCode = Exclude<GateReason, 'STARTING' | 'KAFKA_UNAVAILABLE' | 'STOPPING'>;
+type IdentityRefusalCode = Exclude<GateReason, 'STARTING' | 'KAFKA_UNAVAILABLE' | 'STOPPING'>;
 
 export interface Refusal {
-  readonly code: RefusalCode;
+  readonly code: IdentityRefusalCode;
   readonly message: string;
 }
 
@@ -79,7 +79,7 @@ export interface GuardedReading {
   readonly verdict: Verdict;
 }
 
-type Log = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
+type LineLog = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;
 
 /** The dependencies of an identity; all IO, time and randomness comes in here. */
 export interface IdentitySettings {
@@ -110,5 +110,5 @@ export interface IdentitySettings {
   readonly sampleBrokerClocks?: () => Promise<readonly DriftSample[]>;
   /** Called after each change of the mode or of the reason to refuse; must not throw. */
   readonly onChange?: (state: IdentityState) => void;
-  readonly log: Log;
+  readonly log: LineLog;
 }

@@ -24,7 +24,7 @@ export interface Decided {
 export const FORGOTTEN = 'forgotten';
 
 /** A decision, and the offset of the newest entry with it. */
-interface Found extends Decided {
+interface FoundDecision extends Decided {
   readonly newest: number;
 }
 
@@ -100,7 +100,7 @@ function endsOf(offsets: readonly number[]): readonly number[] {
  * Whether the entries between the first one and the last one of a key, if any, can't change what was found without
  * them.
  */
-function isCertain(found: Found | typeof FORGOTTEN | undefined, offsets: readonly number[]): boolean {
+function isCertain(found: FoundDecision | typeof FORGOTTEN | undefined, offsets: readonly number[]): boolean {
   if (offsets.length <= 2) return true;
   return typeof found === 'object' && found.offset === offsets[0] && found.newest === offsets.at(-1);
 }
@@ -136,7 +136,7 @@ function firstOf(
   key: EntryKey,
   offsets: readonly number[],
   found: ReadonlyMap<number, LedgerRecord>,
-): Found | typeof FORGOTTEN | undefined {
+): FoundDecision | typeof FORGOTTEN | undefined {
   const origin = deps.index.origin(deps.copy.partition);
   let before = NOWHERE;
   let decider: Pick<Decided, 'offset' | 'entry' | 'appendedAtMs'> | undefined;

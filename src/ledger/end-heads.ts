@@ -101,14 +101,14 @@ export type EndVerdict =
   | { readonly kind: 'copied'; readonly shift: number; readonly offset: number };
 
 /** The log of a partition, which ends at `end`. */
-interface Log {
+interface EndOfLog {
   readonly partition: number;
   readonly end: number;
   readonly entries: LedgerEntries;
 }
 
 /** Compares the log with a head. Rejects as `entries` does. */
-export async function compareEnd(head: EndHead, log: Log): Promise<EndVerdict> {
+export async function compareEnd(head: EndHead, log: EndOfLog): Promise<EndVerdict> {
   if (head.end <= log.end) {
     const at = head.end - 1;
     const found = (await log.entries.read(log.partition, [at])).get(at);
@@ -118,7 +118,7 @@ export async function compareEnd(head: EndHead, log: Log): Promise<EndVerdict> {
 }
 
 /** The last entries of a log, as many as are searched. */
-export async function lastEntries({ partition, end, entries }: Log): Promise<readonly LedgerRecord[]> {
+export async function lastEntries({ partition, end, entries }: EndOfLog): Promise<readonly LedgerRecord[]> {
   const from = Math.max(0, end - SEARCHED_ENTRIES);
   const offsets = Array.from({ length: end - from }, (_, i) => from + i);
   return [...(await entries.read(partition, offsets)).values()];

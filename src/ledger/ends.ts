@@ -41,7 +41,7 @@ export interface ComparedEnd {
 }
 
 /** A head that this worker has compared with its copy. */
-interface Known extends StoredEnd {
+interface KnownEnd extends StoredEnd {
   /** The life of the copy when the head was read. */
   readonly copyLife: number;
   /** The heads that were written since, without an answer. */
@@ -65,7 +65,7 @@ const MAX_SENT = 8;
  */
 export class LedgerEnds {
   readonly #options: EndsOptions;
-  readonly #known = new Map<number, Known>();
+  readonly #known = new Map<number, KnownEnd>();
   /**
    * What copies had before they were restored: maybe more than was raised, for a second. Until the log has been
    * compared with it.

@@ -74,10 +74,10 @@ interface Sight {
   readonly lacking: readonly Pending[];
   /** Whether these are exactly what comes next in the copy. */
   readonly isNext: boolean;
-  readonly loss: Loss | undefined;
+  readonly loss: SequenceLoss | undefined;
 }
 
-type Loss = Extract<SequenceDue, { kind: 'loss' }>;
+type SequenceLoss = Extract<SequenceDue, { kind: 'loss' }>;
 
 /** What is due for these sequences, and for those that have something pending. */
 export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
@@ -101,7 +101,10 @@ export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
  * All the losses among these, in their order. Each is what `dueNow` would return by itself, whatever becomes of the
  * others.
  */
-export function lossesNow(view: Pick<HeadsView, 'row' | 'head' | 'firstOf'>, names: Iterable<string>): readonly Loss[] {
+export function lossesNow(
+  view: Pick<HeadsView, 'row' | 'head' | 'firstOf'>,
+  names: Iterable<string>,
+): readonly SequenceLoss[] {
   const all = Map.groupBy(view.head.pending, sequenceOf);
   return [...names].flatMap((name) => {
     const [row, head] = [view.row(name), view.head.sequences.get(name)];
@@ -201,7 +204,7 @@ function sightOf(view: HeadsView, name: string, pending = pendingOf(view, name))
 function lossOf(
   view: Pick<HeadsView, 'firstOf'>,
   { name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head' | 'pending'>,
-): Loss | undefined {
+): SequenceLoss | undefined {
   const shown = row?.known.next ?? -1;
   // What is behind the first one that the log lacks may still have to be appended: compared with anything later, a loss
   // would stay hidden. But numbers whose own record is gone are given, and not appended again, if a renewal shows their

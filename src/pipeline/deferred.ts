@@ -153,7 +153,7 @@ export function originalBulk(record: RequestRecord): RequestRecord['bulk'] {
 function copyOf(record: RequestRecord): RequestRecord {
   const headers: Record<string, RecordHeaders[string]> = Object.create(null);
   for (const [name, header] of Object.entries(record.headers)) {
-    headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as HeaderValue);
+    headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as TextOrBytes);
   }
   const { key, value } = record;
   const { offset, timestampMs, bulk, since } = record;
@@ -168,9 +168,9 @@ function copyOf(record: RequestRecord): RequestRecord {
   };
 }
 
-type HeaderValue = Buffer | string | null | undefined;
+type TextOrBytes = Buffer | string | null | undefined;
 
-function copyOfValue(value: HeaderValue): Buffer | string | null {
+function copyOfValue(value: TextOrBytes): Buffer | string | null {
   return typeof value === 'string' || !value ? (value ?? null) : Buffer.from(value);
 }
 

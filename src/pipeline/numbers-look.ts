@@ -354,7 +354,7 @@ const AT_ONCE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['FORGOTTEN', 'ANSWER
 function draftNumbers(deps: RulingDeps, part: NumbersPart, view: HeadsView): DraftedNumbers {
   const drafts = new Map<string, NumbersDraft>();
   const refused = new Map<NumbersRequest, Refused>();
-  const sequences = new Map<string, Sequence>();
+  const sequences = new Map<string, SequenceState>();
   for (const request of part.due) {
     const { accepted, sequence } = request;
     const twin = drafts.get(accepted.name);
@@ -385,9 +385,9 @@ function draftNumbers(deps: RulingDeps, part: NumbersPart, view: HeadsView): Dra
 }
 
 /** What the next request of a sequence meets. */
-type Sequence = Statement | 'stopped' | undefined;
+type SequenceState = Statement | 'stopped' | undefined;
 
-function sequenceIn(view: HeadsView, name: string): Sequence {
+function sequenceIn(view: HeadsView, name: string): SequenceState {
   if (isStopped(view, name)) return 'stopped';
   const definition = definitionNow(view, name);
   const next = view.row(name)?.known.next;
@@ -410,7 +410,7 @@ function pendingOf({ accepted, sequence, numbers, through }: NumbersDraft): Pend
 }
 
 /** Why a new request gets no numbers of a sequence; undefined if it gets some. */
-function refusedBy(name: string, known: Sequence, count: number): Refused | undefined {
+function refusedBy(name: string, known: SequenceState, count: number): Refused | undefined {
   if (known === 'stopped') return { kind: 'refused', code: 'SEQUENCE_STOPPED', message: stoppedText(name) };
   const code = refusalOf(known, count);
   return code && { kind: 'refused', code, message: messageOf(code, name, known) };

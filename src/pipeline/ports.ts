@@ -20,14 +20,14 @@ export interface RequestRecord {
   /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
   readonly since?: number | undefined;
   /** Of a record that was fetched: value and headers, as they were sent. */
-  readonly fields?: RecordFields | undefined;
+  readonly fields?: RequestFields | undefined;
 }
 
 /** The value and the headers of a record, for comparing it with another one without reading both. */
-interface RecordFields {
+interface RequestFields {
   hasHeader(name: string): boolean;
   /** Whether value and headers are those of another record, but for the values of this header. */
-  isLike(other: RecordFields, except: string): boolean;
+  isLike(other: RequestFields, except: string): boolean;
   /** The value of the first header of this name; undefined if there is none, or null. */
   headerAt(name: string): Slice | undefined;
 }

@@ -135,7 +135,7 @@ export class Quotas {
   }
 
   /** The bounds that have too few tokens for a request, with how long each waits for them. */
-  #waits({ bounds }: Meter, charge: Charge): { readonly bound: Bound; readonly waitMs: number }[] {
+  #waits({ bounds }: Meter, charge: Charge): { readonly bound: Allowance; readonly waitMs: number }[] {
     const at = { nowMs: this.#options.monotonicMs(), share: this.#options.share() };
     return bounds
       .map((bound) => ({ bound, waitMs: bound.bucket.waitMs(bound.cost(charge), at) }))
@@ -144,7 +144,7 @@ export class Quotas {
 }
 
 /** One bound of a quota. */
-interface Bound {
+interface Allowance {
   readonly bucket: TokenBucket;
   readonly rate: number | undefined;
   readonly unit: string;
@@ -153,12 +153,12 @@ interface Bound {
 
 interface Meter {
   readonly quota: Quota;
-  readonly bounds: readonly Bound[];
+  readonly bounds: readonly Allowance[];
 }
 
 function meterFor(quota: Quota): Meter {
   const { idsPerSecond, requestsPerSecond, replyBytesPerSecond } = quota;
-  const bound = (rate: number | undefined, unit: string, cost: Bound['cost']): Bound => {
+  const bound = (rate: number | undefined, unit: string, cost: Allowance['cost']): Allowance => {
     return { bucket: new TokenBucket(rate), rate, unit, cost };
   };
   const bounds = [

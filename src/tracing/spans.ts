@@ -8,7 +8,7 @@ const SEMANTIC_CONVENTIONS = '1.44.0';
 export const SCHEMA_URL = `https://opentelemetry.io/schemas/${SEMANTIC_CONVENTIONS}`;
 
 /** An operation on messages. `type` is from the conventions, `name` is ours; without a destination it has several. */
-interface Operation {
+interface SpanOperation {
   readonly name: string;
   readonly type: 'send' | 'receive' | 'process';
   readonly destination: string | undefined;
@@ -18,7 +18,10 @@ interface Operation {
 export type Attributes = Record<string, string | number | boolean>;
 
 /** The name of a span for an operation on messages, and its attributes. */
-export function messaging({ name, type, destination, partition }: Operation): { name: string; attributes: Attributes } {
+export function messaging({ name, type, destination, partition }: SpanOperation): {
+  name: string;
+  attributes: Attributes;
+} {
   const attributes: Attributes = {
     'messaging.system': 'kafka',
     'messaging.operation.name': name,
@@ -73,13 +76,13 @@ export function errorType(error: unknown): string {
   return error instanceof Error ? error.name : '_OTHER';
 }
 
-type Api = Pick<typeof import('@opentelemetry/api'), 'trace' | 'ProxyTracerProvider'>;
+type TracingApi = Pick<typeof import('@opentelemetry/api'), 'trace' | 'ProxyTracerProvider'>;
 
 /**
  * Whether spans have somewhere to go: an SDK is registered with the API, by us or by whoever started the process. It
  * may be with another copy of the API, whose provider is of another class.
  */
-export function hasProvider({ trace, ProxyTracerProvider }: Api): boolean {
+export function hasProvider({ trace, ProxyTracerProvider }: TracingApi): boolean {
   const provider = trace.getTracerProvider();
   return !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer('idalloc') !== undefined;
 }

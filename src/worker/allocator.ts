@@ -231,17 +231,17 @@ interface Turn {
 /**
  * A wiped etcd restarts its revisions, so two terms of one process may have the same fence, for different worker IDs.
  */
-interface TermName {
+interface HeldTerm {
   readonly workerId: number;
   readonly fence: bigint;
 }
 
-function sameTerm(a: TermName, b: TermName): boolean {
+function sameTerm(a: HeldTerm, b: HeldTerm): boolean {
   return a.workerId === b.workerId && a.fence === b.fence;
 }
 
 /** A batch of which only a part could be taken. */
-interface PartialTake extends TermName {
+interface PartialTake extends HeldTerm {
   ranges: readonly IdRange[];
   missing: number;
   waitMs: number;

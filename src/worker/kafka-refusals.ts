@@ -24,7 +24,7 @@ interface RefusedCall {
   readonly operation: UsedRight['operation'] | 'login' | 'join';
 }
 
-interface Refusal extends RefusedCall {
+interface StandingRefusal extends RefusedCall {
   readonly resource: KafkaResource;
   /** The refused operation and the cause, with the remedy. */
   readonly detail: string;
@@ -52,7 +52,7 @@ const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
 export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
   /** Oldest first. */
-  readonly #refusals = new Map<string, Refusal>();
+  readonly #refusals = new Map<string, StandingRefusal>();
   /** Resources whose refusal was logged, but not yet its end. */
   readonly #logged = new Set<KafkaResource>();
   /** Reply topics that have accepted records, least recent first. */
@@ -131,7 +131,7 @@ export class KafkaRefusals implements Watch {
     this.#foreign = names;
   }
 
-  #detailOf({ operation, detail }: Refusal): string {
+  #detailOf({ operation, detail }: StandingRefusal): string {
     return operation === 'join' && this.#foreign.length > 0
       ? `${detail}; not a worker: ${this.#foreign.join(', ')}`
       : detail;
@@ -161,7 +161,7 @@ export class KafkaRefusals implements Watch {
     }
   }
 
-  #isOurs({ resource, name, sinceMs }: Refusal): boolean {
+  #isOurs({ resource, name, sinceMs }: StandingRefusal): boolean {
     if (resource !== 'replies') return true;
     return this.#written.has(name) && this.#repliedMs < sinceMs;
   }
@@ -199,14 +199,14 @@ export class KafkaRefusals implements Watch {
   }
 
   /** One line for a resource, whatever the number of brokers and operations. */
-  #log(refusal: Refusal): void {
+  #log(refusal: StandingRefusal): void {
     const { resource } = refusal;
     const fields = { code: 'KAFKA_REFUSED', resource, error: this.#detailOf(refusal) };
     const repetition = { about: resource, everyMs: LOG_EVERY_MS };
     if (this.#options.lines('error', fields, 'the brokers refuse this worker', repetition)) this.#logged.add(resource);
   }
 
-  #current(): ReadonlyMap<string, Refusal> {
+  #current(): ReadonlyMap<string, StandingRefusal> {
     const nowMs = this.#options.runtime.monotonicMs();
     for (const [key, { lastMs }] of this.#refusals)
       if (nowMs - lastMs > REFUSAL_LIFETIME_MS) this.#refusals.delete(key);

@@ -39,8 +39,8 @@ const POLL_MS = 100;
 const COLLECT_MS = 2_000;
 const COLLECTING = { NODE_OPTIONS: `--expose-gc --import=${new URL('collect-on-signal.ts', import.meta.url)}` };
 
-/** The place of one worker in a fleet: a directory that outlives the worker's process. */
-interface Place {
+/** What one worker after another uses in a fleet: a directory that outlives the worker's process. */
+interface Slot {
   readonly directory: string;
   worker: WorkerProcess;
 }
@@ -49,7 +49,7 @@ interface Place {
 export class CopiesFleet implements AsyncDisposable {
   readonly #realm: Realm;
   readonly #env: Env;
-  readonly #places: Place[] = [];
+  readonly #slots: Slot[] = [];
   readonly #directories: string[] = [];
 
   constructor(realm: Realm, env: Env = {}) {
@@ -62,7 +62,7 @@ export class CopiesFleet implements AsyncDisposable {
   }
 
   get workers(): readonly WorkerProcess[] {
-    return this.#places.map(({ worker }) => worker);
+    return this.#slots.map(({ worker }) => worker);
   }
 
   /** Starts more workers, each with an empty index directory. */
@@ -70,22 +70,22 @@ export class CopiesFleet implements AsyncDisposable {
     for (let i = 0; i < count; i += 1) {
       const directory = mkdtempSync(join(tmpdir(), 'idalloc-copies-'));
       this.#directories.push(directory);
-      this.#places.push({ directory, worker: this.#spawn(directory) });
+      this.#slots.push({ directory, worker: this.#spawn(directory) });
     }
   }
 
   async restart(at: number): Promise<void> {
-    const place = this.#places[at] as Place;
-    await place.worker.stop();
-    place.worker = this.#spawn(place.directory);
+    const slot = this.#slots[at] as Slot;
+    await slot.worker.stop();
+    slot.worker = this.#spawn(slot.directory);
   }
 
   /** Stops the worker that was started last. */
   async stopLast(): Promise<void> {
-    await this.#places.pop()?.worker.stop();
+    await this.#slots.pop()?.worker.stop();
   }
 
-  /** The owner of each partition, as the number of its place. */
+  /** The owner of each partition, as the number of its slot. */
   owners(): ReadonlyMap<number, number> {
     return new Map(
       this.workers.flatMap((worker, at) => worker.partitions().map((partition) => [partition, at] as const)),
@@ -140,7 +140,7 @@ export class CopiesFleet implements AsyncDisposable {
     for (const worker of this.workers) worker.kill('SIGUSR2');
     await pause(COLLECT_MS);
     return Promise.all(
-      this.#places.map(async ({ worker, directory }) => {
+      this.#slots.map(async ({ worker, directory }) => {
         const [copies, rss, heap, external] = await Promise.all([
           copiesOf(worker),
           worker.metric('process_resident_memory_bytes'),
@@ -156,8 +156,8 @@ export class CopiesFleet implements AsyncDisposable {
    * Kills the first worker with SIGKILL, and waits until the others have answered a request on each of its partitions.
    */
   async takeOver(): Promise<TakenOver> {
-    const [{ worker: dead }, ...others] = this.#places.splice(0) as [Place, ...Place[]];
-    this.#places.push(...others);
+    const [{ worker: dead }, ...others] = this.#slots.splice(0) as [Slot, ...Slot[]];
+    this.#slots.push(...others);
     const lost = dead.partitions();
     const replies = await this.#realm.follow();
     const from = others.map(({ worker }) => worker.lines.length);

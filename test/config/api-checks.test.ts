@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { loadWorkerConfig } from '../../src/config/config.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 
 const WORKER = { KAFKA_BROKERS: 'kafka:9092', ETCD_ENDPOINTS: 'http://etcd:2379', DATACENTER_ID: '4' };
 const tokens = 'orders:token-of-orders-1\n';
 const dir = mkdtempSync(join(tmpdir(), 'idalloc-config-'));
-const authority = new Authority(dir);
+const authority = new CertificateAuthority(dir);
 const [own, other] = [authority.issue('own'), authority.issue('other')];
 const tls = { API_TLS_CERT_FILE: own.certFile, API_TLS_KEY_FILE: own.keyFile };
 afterAll(() => rmSync(dir, { recursive: true }));

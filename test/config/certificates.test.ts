@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { certificateExpiries } from '../../src/config/certificates.ts';
 import { loadWorkerConfig } from '../../src/config/config.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 
 const DAY_MS = 86_400_000;
 const WORKER = { KAFKA_BROKERS: 'k:1', ETCD_ENDPOINTS: 'https://e:1', DATACENTER_ID: '0', KAFKA_TLS: '1' };
 
 let dir: string;
-let authority: Authority;
+let authority: CertificateAuthority;
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'idalloc-certificates-'));
-  authority = new Authority(dir);
+  authority = new CertificateAuthority(dir);
 });
 
 afterAll(() => rmSync(dir, { recursive: true }));

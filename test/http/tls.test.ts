@@ -10,7 +10,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
 import type { TlsSettings } from '../../src/http/tls-server.ts';
 import { ApiStage } from '../support/api-stage.ts';
-import { Authority, type Certificate } from '../support/certificates.ts';
+import { type Certificate, CertificateAuthority } from '../support/certificates.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';
 
 const HOST = '127.0.0.1';
@@ -18,12 +18,12 @@ const GET = 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n';
 const open: Api[] = [];
 const sockets: { destroy(): void }[] = [];
 let dir: string;
-let authority: Authority;
+let authority: CertificateAuthority;
 let server: Certificate;
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'idalloc-tls-'));
-  authority = new Authority(dir);
+  authority = new CertificateAuthority(dir);
   server = authority.issue('server');
 });
 
@@ -243,7 +243,7 @@ describe('with a client CA', () => {
   test('a certificate of another CA is rejected', async () => {
     const elsewhere = mkdtempSync(join(dir, 'other-'));
     const { port, stage } = await start(mutual());
-    const other = new Authority(elsewhere).issue('orders');
+    const other = new CertificateAuthority(elsewhere).issue('orders');
     expect(await ask(port, ownOf(other))).toMatch(/^(ECONNRESET|ERR_SSL|EPIPE)/);
     expect(stage.issued).toBe(0);
   });

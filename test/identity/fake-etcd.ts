@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../src/identity/identity-ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyPage, KeyValue } from '../../src/identity/identity-ports.ts';
 
 interface Lease {
   readonly ttlMs: number;
@@ -101,7 +101,7 @@ export class FakeEtcd {
     this.#revision = 1n;
   }
 
-  range(prefix: string, page?: Page): { revision: bigint; kvs: readonly KeyValue[] } {
+  range(prefix: string, page?: KeyPage): { revision: bigint; kvs: readonly KeyValue[] } {
     this.#expire();
     const order = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
     const found = [...this.#kvs.values()]

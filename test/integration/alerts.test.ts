@@ -20,7 +20,7 @@ import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { partitionFor } from '../../src/kafka/records/record.ts';
 import { CalmWorkers } from '../support/calm-workers.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
 import { hastyRules } from '../support/hasty-rules.ts';
 import { OwnEtcd, requireOwnEtcd, SMALL_QUOTA_BYTES } from '../support/own-etcd.ts';
@@ -203,7 +203,7 @@ describe('one worker', () => {
   let worker: WorkerProcess;
 
   beforeAll(async () => {
-    const { certFile, keyFile } = new Authority(dir).issue('server');
+    const { certFile, keyFile } = new CertificateAuthority(dir).issue('server');
     realm = await Realm.create(suiteServers(), { partitions: 2, env: layout });
     worker = realm.worker({ API_TLS_CERT_FILE: certFile, API_TLS_KEY_FILE: keyFile });
     await worker.ready();

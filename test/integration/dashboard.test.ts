@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { ROWS } from '../../ops/grafana/panels.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 import { hastyRules } from '../support/hasty-rules.ts';
 import { Prometheus, requirePrometheus } from '../support/prometheus.ts';
 import { Realm } from '../support/realm.ts';
@@ -58,7 +58,7 @@ async function linted(metrics: string): Promise<string> {
 test('each query of the dashboard shows something of two workers that serve, and promtool has no complaint', async ({
   annotate,
 }) => {
-  const { certFile, keyFile } = new Authority(dir).issue('server');
+  const { certFile, keyFile } = new CertificateAuthority(dir).issue('server');
   await using prometheus = await Prometheus.start(hastyRules());
   await using realm = await Realm.create(suiteServers(), { partitions: 2 });
   const limited = `${realm.replyTopic}.limited`;

@@ -2,7 +2,7 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/index.ts';
-import { Authority, type Certificate } from '../support/certificates.ts';
+import { type Certificate, CertificateAuthority } from '../support/certificates.ts';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { Realm } from '../support/realm.ts';
 import { clientRights, grant, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
@@ -125,7 +125,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
       worker.lines.slice(from).filter(({ level, code }) => level === ERROR_LEVEL && code === 'KAFKA_REFUSED');
     expect(refusals()).toHaveLength(1);
 
-    const { certPem: other } = new Authority(kafka.mkdir()).own;
+    const { certPem: other } = new CertificateAuthority(kafka.mkdir()).own;
     writeFileSync(ca, other);
     writeFileSync(password, 'second\n');
     await expect.poll(async () => (await readiness(worker)).detail, POLL).toMatch(/certificate.*KAFKA_CA/);
@@ -224,7 +224,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     [
       'a certificate of another CA',
       () => {
-        const { certFile, keyFile } = new Authority(kafka.mkdir()).issue(USER);
+        const { certFile, keyFile } = new CertificateAuthority(kafka.mkdir()).issue(USER);
         return { KAFKA_CERT_FILE: certFile, KAFKA_KEY_FILE: keyFile };
       },
     ],

@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 import { mainThreadTimes } from '../support/cpu-time.ts';
 import { Flood } from '../support/flood.ts';
 import { Realm } from '../support/realm.ts';
@@ -171,7 +171,7 @@ const TLS = { connections: 700, slow: 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA:
 async function startMutual() {
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-listeners-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
-  const authority = new Authority(dir);
+  const authority = new CertificateAuthority(dir);
   const [server, caller] = [authority.issue('server'), authority.issue('caller')];
   const { opsPort, apiPort, ...rest } = await startWorker({
     API_TLS_CERT_FILE: server.certFile,

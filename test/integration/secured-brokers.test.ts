@@ -2,7 +2,7 @@ import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 import { lead } from '../support/cluster-scene.ts';
 import { KafkaCluster, type NodeId } from '../support/kafka-cluster.ts';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
@@ -21,13 +21,13 @@ const why = whyNoProcesses('kafka', 'openssl');
 const stack = new AsyncDisposableStack();
 let cluster: KafkaCluster;
 let dir: string;
-let authority: Authority;
-let next: Authority;
+let authority: CertificateAuthority;
+let next: CertificateAuthority;
 
 const shownBy = (node: NodeId) => join(dir, `broker-${node}.pem`);
 
 /** Sets the certificate of a broker from its next start on. */
-function show(node: NodeId, by: Authority): void {
+function show(node: NodeId, by: CertificateAuthority): void {
   copyFileSync(by.issue(`broker-${node}`).bothFile, shownBy(node));
 }
 
@@ -50,7 +50,7 @@ beforeAll(async () => {
   if (why !== undefined) return;
   dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-brokers-'));
   stack.defer(() => rmSync(dir, { recursive: true, force: true }));
-  [authority, next] = [new Authority(dir), new Authority(mkdtempSync(join(dir, 'next-')))];
+  [authority, next] = [new CertificateAuthority(dir), new CertificateAuthority(mkdtempSync(join(dir, 'next-')))];
   for (const node of [1, 2, 3] as const) show(node, authority);
   cluster = stack.use(await KafkaCluster.start(propertiesOf));
 });

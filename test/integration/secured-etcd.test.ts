@@ -2,7 +2,7 @@ import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { claimKey } from '../../src/identity/bindings.ts';
-import { Authority, type Certificate } from '../support/certificates.ts';
+import { type Certificate, CertificateAuthority } from '../support/certificates.ts';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { replaceFile, SecuredEtcd, ShownCertificate } from '../support/secured-etcd.ts';
@@ -114,7 +114,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
   });
 
   test.for([
-    ['of another CA', () => new Authority(mkdtempSync(join(etcd.dir, 'other-'))).issue('worker')],
+    ['of another CA', () => new CertificateAuthority(mkdtempSync(join(etcd.dir, 'other-'))).issue('worker')],
     ['that has expired', () => etcd.authority.issueExpired('worker')],
   ] as const)('a certificate %s suspends the worker until its file has a valid one', async ([, certificate]) => {
     const from = loaded.worker.lines.length;

@@ -34,6 +34,15 @@ test('a name that two files export is reported, but not one that a file passes o
   expect(doubled(texts)).toEqual(['keyOf is exported by src/a.ts and src/b.ts: rename one by what it is']);
 });
 
+test('a type of a file is reported whose name another file exports for something else', () => {
+  const exporting = (name: string) => ['a.ts', `export interface ${name} {}\n`] as const;
+  const own = ['b.ts', 'type Key = string;\n'] as const;
+  expect(doubled(new Map([exporting('Lock'), own]))).toEqual([]);
+  expect(doubled(new Map([exporting('Key'), own]))).toEqual([
+    'Key is exported by src/a.ts, and another type of src/b.ts: rename one by what it is',
+  ]);
+});
+
 test('each folder of the source has a budget', () => {
   expect(ROOMS.filter(({ room, lines }) => !room.endsWith('.ts') && lines === undefined)).toEqual([]);
 });

@@ -18,7 +18,7 @@ interface Call {
 }
 
 /** The partition is read again for the requests of a lane. */
-interface Reading {
+interface Rereading {
   readonly lane: string;
   readonly from: number;
   readonly deliver: (chunk: RequestChunk) => Promise<void>;
@@ -40,16 +40,16 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
   const progress: number[] = [];
   const faults: boolean[] = [];
   const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
-  const readings: Reading[] = [];
+  const readings: Rereading[] = [];
   /** Those for numbers. */
-  const numberReadings: Reading[] = [];
+  const numberReadings: Rereading[] = [];
   const clock = { nowMs: 0 };
   const session = new RequestSession({
     partition: PARTITION,
     isOpen,
     position,
     readAgain: (lane, from, deliver) => {
-      const reading: Reading = { lane, from, deliver, stopped: false };
+      const reading: Rereading = { lane, from, deliver, stopped: false };
       (lane === 'large' ? readings : numberReadings).push(reading);
       return { stop: () => (reading.stopped = true) };
     },

@@ -1,5 +1,5 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { FIRST, type Pair } from './pairs.ts';
 import { Rng } from './rng.ts';
 import { keepsItsTime, losesEtcd } from './scenario.ts';
@@ -16,7 +16,7 @@ const STRAYS = 6;
 const STRAYS_MS = 30_000;
 
 /** Where etcd loses what it has, or has no agreed count, no worker may start on more partitions. */
-function addsPartitions({ world, scenario }: Place): boolean {
+function addsPartitions({ world, scenario }: Surroundings): boolean {
   return world.seed % SEEDS_WITH_ADDED === 2 && scenario !== 'mixed' && !losesEtcd(scenario);
 }
 
@@ -27,20 +27,20 @@ const FAR_MS = [3_600_000, 31_536_000_000] as const;
 
 /** Faults of brokers and their data. Only one broker of several has a fault at a time, so that the others can serve. */
 export class BrokerFaults {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   #refusedJoins = 0;
   #ill: number | undefined;
   /** The broker whose clock is far off. */
   #farOff: number | undefined;
 
-  constructor(place: Place) {
-    this.#place = place;
-    const { world, brokers } = place;
+  constructor(around: Surroundings) {
+    this.#around = around;
+    const { world, brokers } = around;
     brokers.cluster.refuses = (call) => {
       if (call !== 'joinGroup' || this.#refusedJoins === 0 || !world.rng.chance(this.#refusedJoins)) return undefined;
       return world.rng.pick(REFUSALS);
     };
-    if (addsPartitions(place)) this.#addPartitions(new Rng(world.seed));
+    if (addsPartitions(around)) this.#addPartitions(new Rng(world.seed));
   }
 
   get actions(): readonly (() => void)[] {
@@ -54,8 +54,8 @@ export class BrokerFaults {
       () => this.#stepClock(),
       ...(this.#mayBeFarOff ? [() => this.#setClock()] : []),
       // While a tail is lost, an operator who moves the offset decides what is read.
-      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#meddleWithGroup()]),
-      ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
+      ...(this.#around.scenario === 'lost-requests' ? [] : [() => this.#meddleWithGroup()]),
+      ...(keepsItsTime(this.#around.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
   }
@@ -66,7 +66,7 @@ export class BrokerFaults {
    * of the seed changes.
    */
   #addPartitions(rng: Rng): void {
-    const { world, brokers, history, scenario } = this.#place;
+    const { world, brokers, history, scenario } = this.#around;
     world.after(rng.between(ADDED_MS.from, ADDED_MS.to), () => {
       if (history.grants.length === 0) return this.#addPartitions(rng);
       const { ledger, requests, partitions } = FIRST; // nobody may have agreed on the count of a second pair yet
@@ -83,13 +83,13 @@ export class BrokerFaults {
   }
 
   changeWeather(): void {
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     const share = (most: number): number => (rng.chance(0.5) ? 0 : rng.between(0, most));
     this.#refusedJoins = share(0.5);
-    this.#place.brokers.network.weather = {
+    this.#around.brokers.network.weather = {
       lost: share(0.03),
       // A delayed witness is most dangerous when it arrives after etcd was rolled back.
-      late: share(losesEtcd(this.#place.scenario) ? 0.15 : 0.05),
+      late: share(losesEtcd(this.#around.scenario) ? 0.15 : 0.05),
       reset: share(0.03),
       doubled: share(0.3),
       refused: share(0.2),
@@ -99,7 +99,7 @@ export class BrokerFaults {
 
   /** Ends all faults, and restarts brokers that are down. */
   heal(): void {
-    const { cluster, network, nodes } = this.#place.brokers;
+    const { cluster, network, nodes } = this.#around.brokers;
     this.#refusedJoins = 0;
     network.weather = FAIR;
     network.blackHoled.clear();
@@ -117,7 +117,7 @@ export class BrokerFaults {
   }
 
   #crash(): void {
-    const { cluster } = this.#place.brokers;
+    const { cluster } = this.#around.brokers;
     this.#fall('crashes', (node) => {
       cluster.crash(node);
       return () => cluster.restart(node);
@@ -126,13 +126,13 @@ export class BrokerFaults {
 
   /** Freezes the leader of a ledger partition, if there is one and no other broker has a fault. */
   freezeLeader(partition: number): void {
-    const leader = this.#place.brokers.ledgerLeader(partition);
+    const leader = this.#around.brokers.ledgerLeader(partition);
     if (leader !== -1) this.#freeze(leader);
   }
 
   /** All brokers are away for a while, if none has a fault already; `meanwhile` happens just before they restart. */
   restartAll(meanwhile: () => void): boolean {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { cluster, nodes } = brokers;
     if (this.#ill !== undefined || nodes.some((node) => cluster.broker(node).state !== 'up')) return false;
     const forMs = world.rng.between(500, 6_000);
@@ -150,8 +150,8 @@ export class BrokerFaults {
   }
 
   #freeze(which?: number): void {
-    const { cluster } = this.#place.brokers;
-    const { rng } = this.#place.world;
+    const { cluster } = this.#around.brokers;
+    const { rng } = this.#around.world;
     const begin = (node: number) => {
       cluster.freeze(node);
       return () => {
@@ -164,8 +164,8 @@ export class BrokerFaults {
 
   /** Makes a broker unreachable for all clients, as if frozen; other brokers may still reach it, or not. */
   #blackHole(): void {
-    const { cluster, network } = this.#place.brokers;
-    const { rng } = this.#place.world;
+    const { cluster, network } = this.#around.brokers;
+    const { rng } = this.#around.world;
     this.#fall('is black-holed', (node) => {
       network.blackHoled.add(node);
       if (rng.chance(0.5)) cluster.fence(node);
@@ -178,7 +178,7 @@ export class BrokerFaults {
 
   /** Starts a fault of one broker, and ends it after a while. */
   #fall(how: string, begin: (node: number) => () => void, which?: number): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     if (this.#ill !== undefined) return;
     const node = which ?? rng.pick(brokers.nodes);
@@ -194,7 +194,7 @@ export class BrokerFaults {
   }
 
   #moveLeaders(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { cluster, nodes } = brokers;
     const { rng } = world;
     const to = rng.pick(nodes);
@@ -208,7 +208,7 @@ export class BrokerFaults {
   }
 
   #moveCoordinator(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     for (const { group } of brokers.pairs) {
       brokers.cluster.moveCoordinator(group);
       world.note(() => `the coordinator of ${group} moves to ${brokers.cluster.groups.coordinators.get(group)}`);
@@ -217,7 +217,7 @@ export class BrokerFaults {
 
   /** Makes replicas fall behind, so that an append waits for them. */
   #lag(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const topic = rng.pick(topicsOf(brokers.pairs));
     const partition = rng.pick(brokers.cluster.topics.get(topic)?.partitions ?? []);
@@ -230,7 +230,7 @@ export class BrokerFaults {
   }
 
   #stepClock(): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers, history } = this.#around;
     const { rng } = world;
     const node = rng.pick(brokers.nodes);
     if (node === this.#farOff) return;
@@ -242,13 +242,13 @@ export class BrokerFaults {
 
   /** Where retention goes by the brokers' clocks, they are right enough. */
   get #mayBeFarOff(): boolean {
-    const { brokers, scenario, world } = this.#place;
+    const { brokers, scenario, world } = this.#around;
     return world.seed % SEEDS_WITH_FAR_OFF === 1 && brokers.nodes.length === 3 && !keepsItsTime(scenario);
   }
 
   /** Sets the clock of one broker far off for a while; those of the others are right enough. */
   #setClock(): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers, history } = this.#around;
     const { rng } = world;
     if (this.#farOff !== undefined) return;
     history.isBrokerFarOff = true;
@@ -266,7 +266,7 @@ export class BrokerFaults {
   }
 
   #meddleWithGroup(): void {
-    if (this.#place.world.rng.chance(0.3)) this.#convertGroup();
+    if (this.#around.world.rng.chance(0.3)) this.#convertGroup();
     else this.#resetOffsets();
   }
 
@@ -275,7 +275,7 @@ export class BrokerFaults {
    * consumer.
    */
   #resetOffsets(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const partition = rng.below(brokers.partitions);
     const committed = brokers.committed(partition) ?? 0;
@@ -289,7 +289,7 @@ export class BrokerFaults {
    * partitions.
    */
   #convertGroup(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const { group: groupId, first, partitions } = rng.pick(brokers.pairs);
     const group = brokers.cluster.groups.get(groupId);
@@ -306,7 +306,7 @@ export class BrokerFaults {
 
   /** Trims requests: mostly answered ones, sometimes unread ones. */
   #trimRequests(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const partition = rng.below(brokers.partitions);
     const { low, high } = brokers.bounds('requests', partition);
@@ -316,8 +316,8 @@ export class BrokerFaults {
   }
 
   #makeLateTopic(): void {
-    this.#place.brokers.makeLateTopic();
-    this.#place.world.note(() => 'the late reply topic is created');
+    this.#around.brokers.makeLateTopic();
+    this.#around.world.note(() => 'the late reply topic is created');
   }
 }
 

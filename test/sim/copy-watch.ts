@@ -14,7 +14,7 @@ import { type Pair, pairOf } from './pairs.ts';
 import type { World } from './world.ts';
 
 /** What CopyWatch needs to record the events of copies. */
-interface Place {
+interface RecordingParts {
   readonly world: World;
   readonly brokers: Brokers;
   readonly history: History;
@@ -25,7 +25,7 @@ interface Place {
  * group, and how often it reads entries back from the ledger.
  */
 export class CopyWatch {
-  readonly #place: Place;
+  readonly #around: RecordingParts;
   readonly #process: string;
   readonly #pair: Pair;
   /** Copies that were empty when they were opened or emptied, with the log's end at that time. */
@@ -35,8 +35,8 @@ export class CopyWatch {
   readonly #unsynced = new Set<number>();
   #index: LedgerCopies | undefined;
 
-  constructor(place: Place, process: string, pair: Pair) {
-    this.#place = place;
+  constructor(around: RecordingParts, process: string, pair: Pair) {
+    this.#around = around;
     this.#pair = pair;
     this.#process = process;
   }
@@ -57,7 +57,7 @@ export class CopyWatch {
       const hasWritten = save.call(index, partition);
       if (hasWritten && this.#unsynced.has(partition)) {
         const what = `${this.#process} saved ledger ${this.#pair.first + partition} again before the disk had the last save`;
-        this.#place.history.unsynced.push(what);
+        this.#around.history.unsynced.push(what);
       }
       if (hasWritten) this.#unsynced.add(partition);
       return hasWritten;
@@ -93,10 +93,10 @@ export class CopyWatch {
   readonly observer: CallObserver = {
     sent: (call, request) => {
       if (call === 'joinGroup') this.#onReport(request as JoinGroupRequest);
-      if (call === 'syncGroup') this.#place.history.warmUps += warmUpsOf(request as SyncGroupRequest);
+      if (call === 'syncGroup') this.#around.history.warmUps += warmUpsOf(request as SyncGroupRequest);
     },
     ended: (call, request, isAnswered) => {
-      if (isAnswered && call === 'fetch' && readsBack(request as FetchRequest)) this.#place.history.readBacks += 1;
+      if (isAnswered && call === 'fetch' && readsBack(request as FetchRequest)) this.#around.history.readBacks += 1;
     },
   };
 
@@ -105,7 +105,7 @@ export class CopyWatch {
    * log.
    */
   #onReport({ protocols }: JoinGroupRequest): void {
-    const { brokers, history } = this.#place;
+    const { brokers, history } = this.#around;
     const own = protocols.find(({ name }) => name === STICKY);
     const { copies } = own === undefined ? {} : decodeJoining(this.#pair.requests, own.metadata);
     for (const number of copies?.keys() ?? []) {
@@ -131,7 +131,7 @@ export class CopyWatch {
     if (entry.kind === 'numbers' || entry.kind === 'statement') this.#learnedNumbers(partition, offset, key, entry);
     const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
     if (entry.kind !== 'batch' || first === undefined) return;
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
     const what = { partition: this.#pair.first + partition, offset, requestOffset: entry.requestOffset, correlationId };
     history.learned.push({ order: world.tick(), process: this.#process, ...what, first: first.first });
@@ -142,12 +142,12 @@ export class CopyWatch {
     if (entry.at !== offset || read.kind === 'batch') return;
     const next = entry.kind === 'statement' ? entry.next : entry.first + entry.count * entry.step;
     const what = { partition: this.#pair.first + partition, offset, sequence: read.sequence, next };
-    this.#place.history.learnedNumbers.push({ order: this.#place.world.tick(), process: this.#process, ...what });
+    this.#around.history.learnedNumbers.push({ order: this.#around.world.tick(), process: this.#process, ...what });
   }
 
   /** The copy is that of an earlier process of the same machine, with all that this one knew. */
   #inherit(partition: number): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const [machine] = this.#process.split('.');
     const before = history.learnedNumbers.filter(
       (one) => one.partition === partition && one.process.startsWith(`${machine}.`) && one.process !== this.#process,
@@ -161,13 +161,13 @@ export class CopyWatch {
   }
 
   #began(partition: number, what: 'opened' | 'emptied', isEmpty: boolean): void {
-    const logEnd = this.#place.brokers.surelyEnds(this.#pair.first + partition);
+    const logEnd = this.#around.brokers.surelyEnds(this.#pair.first + partition);
     if (isEmpty && logEnd > 0) this.#restoring.set(partition, logEnd);
     this.#write({ partition, what, logEnd });
   }
 
   #write(own: Pick<CopyEvent, 'partition' | 'what' | 'logEnd'>): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const event = { ...own, partition: this.#pair.first + own.partition };
     history.copies.push({ order: world.tick(), process: this.#process, ...event });
     world.note(() => `${this.#process}: copy of ledger ${event.partition} ${event.what}, log end ${event.logEnd}`);

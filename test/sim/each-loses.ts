@@ -1,5 +1,5 @@
 import type { Clients } from './clients.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { CHECK_MS, Operator } from './operator.ts';
 import { FIRST } from './pairs.ts';
 import { rowsOf } from './sequence-log.ts';
@@ -23,7 +23,7 @@ interface Others {
  * that was decided, and nothing is under way: so no number may be given twice, however often that happens.
  */
 export class EachLoses {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   readonly #others: Others;
   readonly #operator: Operator;
@@ -31,12 +31,12 @@ export class EachLoses {
   #isOver = false;
   #next: 'ledger' | 'etcd';
 
-  constructor(place: Place, clients: Clients, others: Others) {
-    this.#place = place;
+  constructor(around: Surroundings, clients: Clients, others: Others) {
+    this.#around = around;
     this.#clients = clients;
     this.#others = others;
-    this.#operator = new Operator(place, others.stopWorkers);
-    const { world } = place;
+    this.#operator = new Operator(around, others.stopWorkers);
+    const { world } = around;
     this.#next = world.rng.pick(['ledger', 'etcd']);
     this.#clients.takeNumbersUntil(() => this.#isOver, REQUESTS_MS);
     world.after(FIRST_MS, () => this.#look());
@@ -48,7 +48,7 @@ export class EachLoses {
 
   #look(): void {
     if (this.#isOver) return;
-    const { world, store } = this.#place;
+    const { world, store } = this.#around;
     const { rng } = world;
     if (!(this.#next === 'ledger' ? this.#doesEtcdRemember() : this.#doesLogRemember())) {
       world.after(LOOK_MS, () => this.#look());
@@ -62,7 +62,7 @@ export class EachLoses {
   }
 
   #loseLedger(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const partition = rng.below(FIRST.partitions);
     const { low, high } = brokers.bounds('ledger', partition);
@@ -73,7 +73,7 @@ export class EachLoses {
 
   /** All workers are stopped before, so that nothing of theirs is under way. */
   #loseEtcd(): void {
-    const { world, store, history } = this.#place;
+    const { world, store, history } = this.#around;
     const { rng } = world;
     this.#others.stopWorkers();
     world.note(() => 'etcd is rolled back');
@@ -84,9 +84,9 @@ export class EachLoses {
 
   /** Whether etcd alone excludes that numbers are given out again, and remembers every order. */
   #doesEtcdRemember(): boolean {
-    const rows = rowsOf(this.#place.history);
+    const rows = rowsOf(this.#around.history);
     return SEQUENCES.every((name) => {
-      const [row, head] = [rows.get(name), this.#place.store.headOf(name)];
+      const [row, head] = [rows.get(name), this.#around.store.headOf(name)];
       if (row === undefined || row.gap > 0 || head === undefined) return false;
       return head.next >= row.next && head.edition >= row.edition;
     });
@@ -94,9 +94,9 @@ export class EachLoses {
 
   /** Whether the ledger alone does. */
   #doesLogRemember(): boolean {
-    const rows = rowsOf(this.#place.history);
+    const rows = rowsOf(this.#around.history);
     return SEQUENCES.every((name) => {
-      const [row, head] = [rows.get(name), this.#place.store.headOf(name)];
+      const [row, head] = [rows.get(name), this.#around.store.headOf(name)];
       if (row === undefined || row.gap > 0) return false;
       return head === undefined || (row.next >= head.next && row.edition >= head.edition);
     });

@@ -1,6 +1,6 @@
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
-import type { Host, Place } from './host.ts';
+import type { Host, Surroundings } from './host.ts';
 import { CHECK_MS, OPERATOR, Operator } from './operator.ts';
 import { MACHINES, WITNESS } from './setting.ts';
 
@@ -40,7 +40,7 @@ interface Others {
  * which are while the witness of a reservation is in flight, or while readers of the witness topic are behind.
  */
 export class EtcdLoss {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #others: Others;
   readonly #operator: Operator;
   readonly #backups: Array<() => void> = [];
@@ -53,11 +53,11 @@ export class EtcdLoss {
   #restUntilMs = 0;
   #over = false;
 
-  constructor(place: Place, others: Others) {
-    const { world, brokers, scenario } = place;
-    this.#place = place;
+  constructor(around: Surroundings, others: Others) {
+    const { world, brokers, scenario } = around;
+    this.#around = around;
     this.#others = others;
-    this.#operator = new Operator(place, others.stopWorkers);
+    this.#operator = new Operator(around, others.stopWorkers);
     this.#holds = scenario === 'late-witness' ? 'always' : world.rng.chance(HOLDING) ? 'once' : 'never';
     this.#backUp();
     if (scenario === 'slow-readers' || scenario === 'lost-heads') this.#again();
@@ -68,14 +68,14 @@ export class EtcdLoss {
 
   /** The ledger loses its tail while etcd is rolled back. What both remembered alone is lost. */
   #loseBoth(): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     history.losesBoth = world.tick();
     for (let times = 0; times < 4; times += 1) this.#others.loseLedger();
     this.setBack();
   }
 
   setBack(): void {
-    const { world, scenario } = this.#place;
+    const { world, scenario } = this.#around;
     const { rng } = world;
     const isSlow = rng.chance(scenario === 'slow-readers' ? 0.9 : 0.3);
     const inMs = isSlow ? rng.between(0, SLOW_MS.before) : 0;
@@ -96,7 +96,7 @@ export class EtcdLoss {
   }
 
   #again(): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(AGAIN_MS.from, AGAIN_MS.to), () => {
       if (this.#over) return;
       this.setBack();
@@ -107,22 +107,24 @@ export class EtcdLoss {
   #meddle(process: string, message: Message): Fate | undefined {
     if (process.startsWith(OPERATOR)) return undefined;
     if (message.call === 'fetch' && message.way === 'back') {
-      const isReading = this.#place.brokers.cluster.positionsOf(message.request).some(({ topic }) => topic === WITNESS);
-      return isReading && this.#place.world.nowMs < this.#slowUntilMs ? this.#behindOf(process) : undefined;
+      const isReading = this.#around.brokers.cluster
+        .positionsOf(message.request)
+        .some(({ topic }) => topic === WITNESS);
+      return isReading && this.#around.world.nowMs < this.#slowUntilMs ? this.#behindOf(process) : undefined;
     }
     if (message.call !== 'produce' || message.way !== 'there') return undefined;
     const { topic, batch } = message.request;
     const isReservation = topic === WITNESS && recordsOf(batch)[0]?.value !== null;
     const undo = isReservation ? this.#claims.get(process) : undefined;
     if (undo !== undefined) return this.#undo(process, undo);
-    return isReservation && this.#mayHold(process) && this.#place.world.rng.chance(0.5)
+    return isReservation && this.#mayHold(process) && this.#around.world.rng.chance(0.5)
       ? this.#holdWitness(process)
       : undefined;
   }
 
   /** Delays only witnesses of workers that serve: others would not use what they reserve. */
   #mayHold(process: string): boolean {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     if (this.#over || this.#holds === 'never' || world.nowMs < this.#restUntilMs || this.#operator.isChecking)
       return false;
     if (this.#holds === 'once' && this.#operator.isWatching) return false;
@@ -131,7 +133,7 @@ export class EtcdLoss {
 
   /** Delays the witness of a reservation, so that it arrives while the namespace is being rebuilt: the worst case. */
   #holdWitness(process: string): number {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const forMs = rng.between(100, MAX_HELD_MS);
     world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms`);
@@ -144,7 +146,7 @@ export class EtcdLoss {
   }
 
   #askSoon(inMs: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     for (let sent = 0; sent < REQUESTS; sent += 1) {
       world.after(inMs + world.rng.between(0, ASKING_MS), this.#others.send);
     }
@@ -152,7 +154,7 @@ export class EtcdLoss {
 
   /** Makes all owners lose their worker IDs, repeatedly, so that they take new ones at about the same time. */
   #loseClaims(): void {
-    const { world, store } = this.#place;
+    const { world, store } = this.#around;
     store.onClaim = (process, restore) => {
       this.#claims.clear();
       if (!this.#over && world.nowMs >= this.#restUntilMs) this.#claims.set(process, restore);
@@ -166,7 +168,7 @@ export class EtcdLoss {
 
   /** Undoes a claim, so that the next worker finds the worker ID free and gets it with the same fence. */
   #undo(process: string, restore: () => void): number {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const forMs = rng.between(0, MAX_HELD_MS);
     world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms, its claim undone`);
@@ -180,28 +182,28 @@ export class EtcdLoss {
 
   /** Makes some processes get records of the witness topic late for a while, so that they don't know all witnesses. */
   #slowDown(forMs: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     this.#slowUntilMs = world.nowMs + forMs;
     this.#behindMs.clear();
     world.note(() => `readers of the witness topic are slow for ${forMs.toFixed(0)} ms`);
   }
 
   #behindOf(process: string): number | undefined {
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     const behindMs = this.#behindMs.get(process) ?? (rng.chance(0.7) ? rng.between(0, MAX_BEHIND_MS) : 0);
     this.#behindMs.set(process, behindMs);
     return behindMs > 0 ? behindMs : undefined;
   }
 
   #setBack(restore: (() => void) | undefined): void {
-    const { world, store, history } = this.#place;
+    const { world, store, history } = this.#around;
     world.note(() => `etcd is ${restore ? 'restored from a backup' : 'wiped'}`);
     history.setBacks.push(world.tick());
     store.setBack(restore);
   }
 
   #backUp(): void {
-    const { world, store } = this.#place;
+    const { world, store } = this.#around;
     this.#backups.push(store.backUp());
     if (this.#backups.length > BACKUPS) this.#backups.shift();
     world.after(world.rng.between(0, 2 * BACKUP_MS), () => this.#backUp());
@@ -230,17 +232,17 @@ interface Workers {
  * meanwhile.
  */
 export class FullEtcd {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #workers: Workers;
   /** By process: when etcd refused its latest writes. */
   readonly #refusedMs = new Map<string, number[]>();
   #isFull = false;
   #over = false;
 
-  constructor(place: Place, workers: Workers) {
-    this.#place = place;
+  constructor(around: Surroundings, workers: Workers) {
+    this.#around = around;
     this.#workers = workers;
-    place.store.onRefused = (process) => this.#count(process);
+    around.store.onRefused = (process) => this.#count(process);
     this.#fillLater();
   }
 
@@ -251,14 +253,14 @@ export class FullEtcd {
   }
 
   #fillLater(): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(SPACE_MS.from, SPACE_MS.to), () => {
       if (!this.#over) this.#fill();
     });
   }
 
   #fill(): void {
-    const { world, store } = this.#place;
+    const { world, store } = this.#around;
     const { rng } = world;
     const forMs = rng.between(FULL_MS.from, FULL_MS.to);
     world.note(() => `etcd refuses writes for ${forMs.toFixed(0)} ms`);
@@ -269,7 +271,7 @@ export class FullEtcd {
   }
 
   #free(): void {
-    const { world, store } = this.#place;
+    const { world, store } = this.#around;
     if (!this.#isFull) return;
     this.#isFull = false;
     world.note(() => 'etcd takes writes again');
@@ -282,14 +284,14 @@ export class FullEtcd {
   }
 
   #requireResumed({ process, worker }: Host): void {
-    const { history } = this.#place;
+    const { history } = this.#around;
     const reason = worker.unready;
     if (!process.running || reason === undefined || !WAITS.has(reason)) return;
     history.unresumed.push(`${process.name} is still ${reason} ${RESUMED_MS} ms after etcd takes writes again`);
   }
 
   #count(process: string): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const lately = (this.#refusedMs.get(process) ?? []).filter((atMs) => world.nowMs - atMs < 1_000);
     lately.push(world.nowMs);
     this.#refusedMs.set(process, lately);

@@ -13,7 +13,7 @@ import type { PartitionLog } from '../support/fake-kafka/partition-log.ts';
 import type { Brokers } from './brokers.ts';
 import type { Clients } from './clients.ts';
 import type { History } from './history.ts';
-import type { Host, Place } from './host.ts';
+import type { Host, Surroundings } from './host.ts';
 import type { LedgerFaults } from './ledger-faults.ts';
 import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
@@ -46,7 +46,7 @@ interface Workers {
 
 /** Kafka is replaced by another cluster, which has a copy of the logs that lags, or nothing; an operator adopts it. */
 export class Failovers {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #ledgerFaults: LedgerFaults;
@@ -54,13 +54,13 @@ export class Failovers {
   #isOver = false;
   #isAdopted = true;
 
-  constructor(place: Place, clients: Clients, workers: Workers, ledgerFaults: LedgerFaults) {
-    this.#place = place;
+  constructor(around: Surroundings, clients: Clients, workers: Workers, ledgerFaults: LedgerFaults) {
+    this.#around = around;
     this.#clients = clients;
     this.#workers = workers;
     this.#ledgerFaults = ledgerFaults;
-    this.#machine = new Machine(place.world, `${OPERATOR}-of-clusters`);
-    const { world } = place;
+    this.#machine = new Machine(around.world, `${OPERATOR}-of-clusters`);
+    const { world } = around;
     world.after(world.rng.between(FIRST_MS.from, FIRST_MS.to), () => this.#begin());
   }
 
@@ -72,7 +72,7 @@ export class Failovers {
     this.#isOver = true;
     for (const partition of partitionsOf(FIRST)) {
       this.#ledgerFaults.askAgain(partition, 0);
-      growBeyondLedger(this.#place, this.#clients, partition);
+      growBeyondLedger(this.#around, this.#clients, partition);
     }
   }
 
@@ -82,7 +82,7 @@ export class Failovers {
 
   #begin(): void {
     if (this.#isOver) return;
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     this.#sendSome();
     world.after(rng.between(0, SENDING_MS), () => {
@@ -93,10 +93,10 @@ export class Failovers {
   }
 
   #fail(): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     this.#isAdopted = false;
-    replaceCluster(this.#place, rng.pick(COPIES));
+    replaceCluster(this.#around, rng.pick(COPIES));
     if (rng.chance(0.6)) this.#workers.blackout();
     this.#sendSome();
     world.after(rng.between(ADOPT_MS.from, ADOPT_MS.to), () => this.#adopt());
@@ -107,7 +107,7 @@ export class Failovers {
    * the middle.
    */
   #adopt(): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const { rng } = world;
     const process = this.#machine.start();
     const again = (): void => {
@@ -116,7 +116,7 @@ export class Failovers {
       world.after(rng.between(AGAIN_MS.from, AGAIN_MS.to), () => this.#adopt());
     };
     if (rng.chance(KILLED)) world.after(rng.between(0, KILLED_MS), again);
-    adopt(this.#place, this.#machine, process).then(
+    adopt(this.#around, this.#machine, process).then(
       () => {
         if (process.dead) return;
         process.crash();
@@ -133,7 +133,7 @@ export class Failovers {
   }
 
   #adopted(): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     this.#isAdopted = true;
     history.adoptions.push(world.tick());
     for (const loss of history.requestLosses) loss.seen ??= world.tick();
@@ -143,7 +143,7 @@ export class Failovers {
 
   /** New requests to each partition, for IDs and for numbers. */
   #sendSome(): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     for (const partition of partitionsOf(FIRST)) {
       for (let left = rng.below(REQUESTS); left > 0; left -= 1) {
@@ -258,7 +258,7 @@ function baseOf(log: PartitionLog, offset: number): number {
 /**
  * Runs `idalloc namespace adopt-cluster --yes` in a process of a machine: the real code, without its own connections.
  */
-async function adopt({ world, brokers, store }: Place, machine: Machine, process: Process): Promise<void> {
+async function adopt({ world, brokers, store }: Surroundings, machine: Machine, process: Process): Promise<void> {
   const config = configOf(brokers.config, FIRST);
   const runtime = runtimeOf(world, machine, process);
   const cluster = new Cluster({ dialer: brokers.dialer(process, []), seeds: brokers.kafka.seeds, runtime });

@@ -5,7 +5,7 @@ import { EachLoses } from './each-loses.ts';
 import { EtcdLoss, FullEtcd } from './etcd-faults.ts';
 import { Failovers } from './failovers.ts';
 import { Growth, type Slot } from './growth.ts';
-import { Host, type Place } from './host.ts';
+import { Host, type Surroundings } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
@@ -42,7 +42,7 @@ const OTHER_POOL = { first: 0, last: 2 } as const;
 
 /** All faults of workers, and their clients. Seeds differ in how often and how severe the faults are. */
 export class Faults implements Disposable {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #slots: readonly Slot[];
   readonly #clients: Clients;
   readonly #brokerFaults: BrokerFaults;
@@ -64,32 +64,32 @@ export class Faults implements Disposable {
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
 
-  constructor(place: Place) {
-    this.#place = place;
-    const { world, brokers, history } = place;
+  constructor(around: Surroundings) {
+    this.#around = around;
+    const { world, brokers, history } = around;
     const { rng } = world;
     this.#clients = new Clients(world, brokers, history);
-    this.#brokerFaults = new BrokerFaults(place);
-    this.#clockFaults = new ClockFaults(place, this.#clients);
+    this.#brokerFaults = new BrokerFaults(around);
+    this.#clockFaults = new ClockFaults(around, this.#clients);
     const workers = {
       kill: (process: string) => this.#kill(process),
       destroyOne: () => this.#crash(rng.pick(this.#slots), true),
       blindOne: (partition: number) => this.#blind(rng.pick(this.#slots), partition),
       killOwner: (partition: number) => this.#killOwner(partition),
     };
-    this.#ledgerFaults = new LedgerFaults(place, this.#clients, workers, this.#brokerFaults);
+    this.#ledgerFaults = new LedgerFaults(around, this.#clients, workers, this.#brokerFaults);
     this.#gapMs = rng.between(600, 4_000);
-    const isMixed = place.scenario === 'mixed';
-    history.keepsItsTime = keepsItsTime(place.scenario);
-    const alone = rng.chance(aloneIn(place.scenario));
-    const { newDisk, sharesHashes } = chooseDisks(rng, place.scenario === 'volumes');
+    const isMixed = around.scenario === 'mixed';
+    history.keepsItsTime = keepsItsTime(around.scenario);
+    const alone = rng.chance(aloneIn(around.scenario));
+    const { newDisk, sharesHashes } = chooseDisks(rng, around.scenario === 'volumes');
     history.sharesHashes = sharesHashes;
     const slots = Array.from(
-      { length: alone ? 1 : machinesIn(place.scenario) },
+      { length: alone ? 1 : machinesIn(around.scenario) },
       (_, i): Slot => ({ machine: new Machine(world, `m${i}`, i + 1, newDisk), host: undefined, isRetired: false }),
     );
     const others = { clients: this.#clients, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
-    this.#growth = place.scenario === 'growth' ? new Growth(place, others) : undefined;
+    this.#growth = around.scenario === 'growth' ? new Growth(around, others) : undefined;
     this.#slots = [...slots, ...(this.#growth?.slots ?? [])];
     // No clock is exact; a worker tolerates an error of less than half a second.
     for (const { machine } of this.#slots) {
@@ -97,7 +97,7 @@ export class Faults implements Disposable {
     }
     const [first] = this.#slots;
     if (isMixed && first !== undefined) first.machine.pool = OTHER_POOL;
-    place.store.holdsNaming = isMixed;
+    around.store.holdsNaming = isMixed;
     this.#actions = this.#chooseActions();
     // By then every broker knows the topics.
     const startsMs = rng.between(50, 500);
@@ -109,68 +109,68 @@ export class Faults implements Disposable {
         () => slot.host ?? this.#start(slot),
       );
     }
-    if (place.scenario === 'each-loses') {
-      this.#eachLoses = new EachLoses(place, this.#clients, {
+    if (around.scenario === 'each-loses') {
+      this.#eachLoses = new EachLoses(around, this.#clients, {
         stopWorkers: () => this.#blackout(),
         askAgain: (partition, since) => this.#ledgerFaults.askAgain(partition, since),
       });
-    } else if (losesEtcd(place.scenario)) {
-      const loss = new EtcdLoss(place, {
+    } else if (losesEtcd(around.scenario)) {
+      const loss = new EtcdLoss(around, {
         stopWorkers: () => this.#blackout(),
         send: () => this.#clients.send(),
         loseLedger: () => this.#ledgerFaults.truncate(),
       });
       this.#etcdLoss = loss;
-      if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
+      if (!isAimed(around.scenario)) this.#actions.push(() => loss.setBack());
     }
-    if (place.scenario === 'overtaken-witness') overtakeWitnesses(place);
-    if (place.scenario === 'take-over') {
-      this.#takeOvers = new TakeOvers(place, this.#clients, {
+    if (around.scenario === 'overtaken-witness') overtakeWitnesses(around);
+    if (around.scenario === 'take-over') {
+      this.#takeOvers = new TakeOvers(around, this.#clients, {
         hosts: () => this.#slots.flatMap(({ host }) => host ?? []),
         kill: (process, backMs) => this.#kill(process, backMs),
       });
     }
-    if (place.scenario === 'full-etcd') {
+    if (around.scenario === 'full-etcd') {
       const hosts = () => this.#slots.flatMap(({ host }) => host ?? []);
-      this.#fullEtcd = new FullEtcd(place, { hosts, killOne: () => this.#crash(rng.pick(slots)) });
+      this.#fullEtcd = new FullEtcd(around, { hosts, killOne: () => this.#crash(rng.pick(slots)) });
     }
-    if (place.scenario === 'asleep') this.#repeat(SLEEPS_MS, () => this.#sleepAtRenewal(rng.pick(slots)));
-    if (place.scenario === 'cut-off') this.#repeat(CUT_OFF_MS, () => this.#cutOff());
-    if (!isCalm(place.scenario)) this.#changeWeather();
-    if (place.scenario === 'lost-requests') {
+    if (around.scenario === 'asleep') this.#repeat(SLEEPS_MS, () => this.#sleepAtRenewal(rng.pick(slots)));
+    if (around.scenario === 'cut-off') this.#repeat(CUT_OFF_MS, () => this.#cutOff());
+    if (!isCalm(around.scenario)) this.#changeWeather();
+    if (around.scenario === 'lost-requests') {
       const faults = { ledger: this.#ledgerFaults, brokers: this.#brokerFaults };
       const hosts = () => slots.flatMap(({ host }) => host ?? []);
       this.#tailLosses = new TailLosses(
-        place,
+        around,
         this.#clients,
         { hosts, kill: (process, backMs) => this.#kill(process, backMs) },
         faults,
       );
     }
-    if (place.scenario === 'two-owners') {
-      this.#twoOwners = new TwoOwners(place, this.#clients, () => slots.flatMap(({ host }) => host ?? []));
+    if (around.scenario === 'two-owners') {
+      this.#twoOwners = new TwoOwners(around, this.#clients, () => slots.flatMap(({ host }) => host ?? []));
     }
-    if (place.scenario === 'volumes') {
-      this.#volumes = new Volumes(place, {
+    if (around.scenario === 'volumes') {
+      this.#volumes = new Volumes(around, {
         slots,
         crash: (slot, change, backMs) => this.#change(slot, change, backMs),
       });
     }
-    if (place.scenario === 'failover') {
+    if (around.scenario === 'failover') {
       const hosts = () => slots.flatMap(({ host }) => host ?? []);
       const workers = { hosts, blackout: () => this.#blackout() };
-      this.#failovers = new Failovers(place, this.#clients, workers, this.#ledgerFaults);
+      this.#failovers = new Failovers(around, this.#clients, workers, this.#ledgerFaults);
     }
     if (world.hasSequences) {
-      const sequences = new SequenceOperator(place);
-      if (losesEtcd(place.scenario)) brokers.trimsAtMost = (partition) => lastStated(history, partition);
+      const sequences = new SequenceOperator(around);
+      if (losesEtcd(around.scenario)) brokers.trimsAtMost = (partition) => lastStated(history, partition);
       this.#repeat(REDEFINE_MS, () => sequences.change());
     }
-    if (hasReplays(place))
-      this.#replays = new Replays(place, { hold: () => this.#hold(), release: () => this.#release() });
-    if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
-    if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
-    if (place.scenario === 'clocks')
+    if (hasReplays(around))
+      this.#replays = new Replays(around, { hold: () => this.#hold(), release: () => this.#release() });
+    if (around.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
+    if (around.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
+    if (around.scenario === 'clocks')
       this.#repeat(NUDGES_MS, () => this.#clockFaults.nudge(rng.pick(this.#slots).machine));
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
@@ -180,7 +180,7 @@ export class Faults implements Disposable {
 
   /** Chooses the faults of this seed. */
   #chooseActions(): Array<(slot: Slot) => void> {
-    const { world, brokers, scenario } = this.#place;
+    const { world, brokers, scenario } = this.#around;
     const { rng } = world;
     if (isCalm(scenario)) return [];
     const all: ReadonlyArray<(slot: Slot) => void> = [
@@ -193,7 +193,7 @@ export class Faults implements Disposable {
       (slot) => this.#restart(slot),
       (slot) => this.#damage(slot),
       () => this.#blackout(),
-      () => this.#place.store.expireOne(),
+      () => this.#around.store.expireOne(),
       ...(keepsItsTime(scenario) ? [] : [() => this.#ledgerFaults.trim()]),
       () => this.#changeWeather(),
       ...this.#brokerFaults.actions,
@@ -205,7 +205,7 @@ export class Faults implements Disposable {
 
   /** Ends all faults, and restarts everything that is down; retention continues, since it is not a fault. */
   heal(): void {
-    const { world, network, scenario } = this.#place;
+    const { world, network, scenario } = this.#around;
     // No later fault can hide what a restore then meets.
     if (scenario === 'retention' && world.rng.chance(0.5)) this.#blackout();
     world.note(() => 'faults end');
@@ -245,7 +245,7 @@ export class Faults implements Disposable {
         ? []
         : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
     );
-    const unserved = this.#place.brokers.recorder.missing().map(({ what }) => what);
+    const unserved = this.#around.brokers.recorder.missing().map(({ what }) => what);
     return [
       ...idle,
       ...(this.#growth?.missing() ?? []),
@@ -263,7 +263,7 @@ export class Faults implements Disposable {
   }
 
   #repeat(meanMs: number, run: () => void): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(0, 2 * meanMs), () => {
       if (this.#over) return;
       run();
@@ -278,18 +278,18 @@ export class Faults implements Disposable {
       return;
     }
     if (slot.host?.process.dead === false) throw new Error('two processes on one disk');
-    const { world } = this.#place;
-    const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
+    const { world } = this.#around;
+    const host: Host = new Host(this.#around, slot.machine, () => slot.host === host && this.#crash(slot));
     slot.host = host;
     world.note(() => `${host.process.name} starts`);
     // Worst for a single worker: no other worker's entries reveal it.
-    if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#place.scenario)) return;
+    if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#around.scenario)) return;
     this.#ledgerFaults.overtake(host.process.name);
   }
 
   /** Stops all workers, and starts none until `release`. Some are killed, and one that is frozen may go on later. */
   #hold(): void {
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     this.#held ??= new Set();
     for (const slot of this.#slots) {
       const isFrozen = slot.host?.process.running === false;
@@ -305,7 +305,7 @@ export class Faults implements Disposable {
   }
 
   #crash(slot: Slot, losesDisk?: boolean, backMs?: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { host, machine } = slot;
     if (host === undefined || host.process.dead) return;
     host.process.crash();
@@ -324,14 +324,14 @@ export class Faults implements Disposable {
   #change(slot: Slot, change: () => void, backMs: number): void {
     const { host } = slot;
     if (host === undefined || host.process.dead) return;
-    this.#place.world.note(() => `${host.process.name} is killed`);
+    this.#around.world.note(() => `${host.process.name} is killed`);
     host.process.crash();
     change();
-    this.#place.world.after(backMs, () => slot.host === host && this.#start(slot));
+    this.#around.world.after(backMs, () => slot.host === host && this.#start(slot));
   }
 
   #blind(slot: Slot, partition: number): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const leader = brokers.ledgerLeader(partition);
     const backMs = rng.between(3_000, 6_000);
@@ -345,7 +345,7 @@ export class Faults implements Disposable {
   }
 
   #killOwner(partition: number): void {
-    const { brokers } = this.#place;
+    const { brokers } = this.#around;
     const owns = ({ host }: Slot) => host && brokers.shareOf(host.process.name).partitions.includes(partition);
     const owner = this.#slots.find(owns);
     if (owner !== undefined) this.#crash(owner, false, SESSION_MS + 5_000);
@@ -364,18 +364,18 @@ export class Faults implements Disposable {
   #restart(slot: Slot): void {
     const { host } = slot;
     if (host === undefined || !host.process.running || host.stopping) return;
-    this.#place.world.note(() => `${host.process.name} gets SIGTERM`);
+    this.#around.world.note(() => `${host.process.name} gets SIGTERM`);
     void host.stop().then((stopped) => stopped && this.#start(slot));
   }
 
   #damage({ machine, host }: Slot): void {
-    if (host !== undefined) this.#place.history.damaged.push(host.process.name);
-    this.#place.world.note(() => `the disk of ${machine.name} is damaged`);
+    if (host !== undefined) this.#around.history.damaged.push(host.process.name);
+    this.#around.world.note(() => `the disk of ${machine.name} is damaged`);
     machine.disk.damage();
   }
 
   #freeze({ host, machine }: Slot, isAsleep?: boolean): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     if (host === undefined || !host.process.running) return;
     const { process } = host;
     const forMs = world.rng.chance(0.5) ? world.rng.between(5, 3_000) : world.rng.between(3_000, 25_000);
@@ -397,19 +397,19 @@ export class Faults implements Disposable {
     if (host === undefined) return;
     host.onRenewing = () => {
       host.onRenewing = undefined;
-      this.#place.world.after(1, () => this.#freeze(slot, true));
+      this.#around.world.after(1, () => this.#freeze(slot, true));
     };
   }
 
   /** One at a time, so that others reach the broker. */
   #cutOff(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     if (this.#slots.some(({ host }) => host !== undefined && host.process.cut.size > 0)) return;
     this.#cut(world.rng.pick(this.#slots), `kafka:${world.rng.pick(brokers.nodes)}`, LONG_CUT_MS);
   }
 
   #cut({ host }: Slot, link: string, longestMs: number): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     if (host === undefined) return;
     const { process } = host;
     const forMs = world.rng.between(500, longestMs);
@@ -420,11 +420,11 @@ export class Faults implements Disposable {
   }
 
   #changeWeather(): void {
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     const share = (most: number): number => (rng.chance(0.4) ? 0 : rng.between(0, most));
     // A rebuild must have started to be interrupted.
-    const lost = share(isAimed(this.#place.scenario) ? 0.02 : 0.15);
-    this.#place.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
+    const lost = share(isAimed(this.#around.scenario) ? 0.02 : 0.15);
+    this.#around.network.weather = { lost, late: share(0.2), doubled: share(0.3) };
     this.#brokerFaults.changeWeather();
   }
 }

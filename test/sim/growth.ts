@@ -2,7 +2,7 @@ import { partitionIn } from '../support/fake-kafka/view.ts';
 import type { Brokers } from './brokers.ts';
 import type { Clients } from './clients.ts';
 import type { Disk } from './disk.ts';
-import type { Host, Place } from './host.ts';
+import type { Host, Surroundings } from './host.ts';
 import { Machine } from './machine.ts';
 import { FIRST, type Pair, pairAt, SECOND, STRAYS } from './pairs.ts';
 import { GROWTH_MACHINES } from './setting.ts';
@@ -44,14 +44,14 @@ const IDLE_MS = 90_000;
 export class Growth {
   /** The workers of the second pair, and the worker with a wrong configuration. */
   readonly slots: readonly Slot[];
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #others: Others;
   #isDone = false;
 
-  constructor(place: Place, others: Others) {
-    const { world } = place;
+  constructor(around: Surroundings, others: Others) {
+    const { world } = around;
     const { rng } = world;
-    this.#place = place;
+    this.#around = around;
     this.#others = others;
     const stray = rng.pick(STRAYS);
     this.slots = Array.from({ length: GROWTH_MACHINES + 1 }, (_, i) => {
@@ -74,7 +74,7 @@ export class Growth {
    * then stored, so a wrong configuration can't be bound first.
    */
   #begin(): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers, history } = this.#around;
     const { rng } = world;
     const { clients } = this.#others;
     const isBound = history.grants.length > 0 || (world.nowMs > IDLE_MS && history.ceilings.length > 0);
@@ -94,7 +94,7 @@ export class Growth {
 
   /** A broker that does not know the topics yet would report to a worker that they don't exist. */
   #startOnceKnown(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     if (!areKnown(brokers)) {
       world.after(LOOK_MS, () => this.#startOnceKnown());
@@ -111,7 +111,7 @@ export class Growth {
    * late, such as a second copy of a forwarded request.
    */
   #tend(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { served, start } = this.#others;
     const drained = isDrained(brokers, FIRST);
     for (const slot of served) {

@@ -1,5 +1,5 @@
 import { UNREACHED_MS } from '../../src/worker/reach.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import type { Process } from './machine.ts';
 import { FIRST } from './pairs.ts';
 
@@ -14,18 +14,18 @@ const UNSETTLED_MS = 45_000;
  * another member, which reaches the leader. In the scenario without other faults only.
  */
 export class HandOverWatch {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #process: Process;
   /** For how long the process has owned a partition that it does not reach while another member could own it. */
   #keptMs: ReadonlyMap<number, number> = new Map();
 
-  constructor(place: Place, process: Process) {
-    this.#place = place;
+  constructor(around: Surroundings, process: Process) {
+    this.#around = around;
     this.#process = process;
   }
 
   watch(): void {
-    if (this.#place.scenario !== 'cut-off') return;
+    if (this.#around.scenario !== 'cut-off') return;
     this.#process.after(LOOK_MS, () => {
       this.#look();
       this.watch();
@@ -33,7 +33,7 @@ export class HandOverWatch {
   }
 
   #look(): void {
-    const { brokers, history, world } = this.#place;
+    const { brokers, history, world } = this.#around;
     const { name, cut } = this.#process;
     const kept = new Map<number, number>();
     for (const partition of brokers.shareOf(name).partitions) {
@@ -52,7 +52,7 @@ export class HandOverWatch {
 
   /** Whether another member has reached the broker for long enough to take a partition over. */
   #isOtherReaching(node: number): boolean {
-    const { brokers, history, world } = this.#place;
+    const { brokers, history, world } = this.#around;
     const members = brokers.cluster.groups.get(FIRST.group)?.members ?? [];
     return members.some(({ clientId }) => {
       const isCut = history.cuts.some(

@@ -21,8 +21,8 @@ import type { Scenario } from './scenario.ts';
 import { LOW_COUNT, SESSION_MS } from './setting.ts';
 import type { World } from './world.ts';
 
-/** The machine that a worker runs on. */
-export interface Place {
+/** What is around a worker: simulated servers and links, and the record of what happens to all of them. */
+export interface Surroundings {
   readonly world: World;
   readonly network: Network;
   readonly store: Store;
@@ -40,15 +40,15 @@ export class Host {
   /** Called when it sends a heartbeat, or requests a lease. */
   onRenewing: (() => void) | undefined;
   readonly worker: Worker;
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #machine: Machine;
   readonly #probe: Probe;
   stopping = false;
 
   /** `onEnd` is called when the worker exits without being stopped. */
-  constructor(place: Place, machine: Machine, onEnd: () => void) {
-    const { world, store, brokers, history } = place;
-    this.#place = place;
+  constructor(around: Surroundings, machine: Machine, onEnd: () => void) {
+    const { world, store, brokers, history } = around;
+    this.#around = around;
     this.#machine = machine;
     this.process = machine.start();
     const runtime = runtimeOf(world, machine, this.process);
@@ -59,8 +59,8 @@ export class Host {
       ...(world.isCountLow && { maxCount: LOW_COUNT }),
     };
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
-    const copies = new CopyWatch(place, this.process.name, machine.pair);
-    const readiness = new ReadinessProbe(place, machine, this.process);
+    const copies = new CopyWatch(around, this.process.name, machine.pair);
+    const readiness = new ReadinessProbe(around, machine, this.process);
     const environment: Outside = {
       runtime: this.#probe.watched(runtime),
       dialer: brokers.dialer(this.process, [readiness.observer, copies.observer]),
@@ -70,7 +70,7 @@ export class Host {
       createAllocator: (options) => this.#slowed(new LeasedAllocator(this.#probe.around(options))),
     };
     this.worker = new Worker(config, {
-      log: logOf(this.process.name, place),
+      log: logOf(this.process.name, around),
       metrics: {
         ...NO_METRICS,
         setGate: (reason) => void (reason === 'RESTORED' && history.alarms.push(world.tick())),
@@ -79,7 +79,7 @@ export class Host {
     });
     this.worker.done.catch((error) => this.process.deliver(() => this.#failed(error, onEnd)));
     readiness.watch(this.worker);
-    new HandOverWatch(place, this.process).watch();
+    new HandOverWatch(around, this.process).watch();
   }
 
   get isReady(): boolean {
@@ -100,7 +100,7 @@ export class Host {
       holds: (allocation) => inner.holds(allocation),
       allocate: async (counts) => {
         const allocations = await inner.allocate(counts);
-        const leftMs = this.process.slowUntilMs - this.#place.world.nowMs;
+        const leftMs = this.process.slowUntilMs - this.#around.world.nowMs;
         if (leftMs > 0) await this.process.sleep(leftMs);
         return allocations;
       },
@@ -108,7 +108,7 @@ export class Host {
   }
 
   #etcd(): ClosableEtcd {
-    const { store } = this.#place;
+    const { store } = this.#around;
     const port = store.port(this.process, () => {
       this.onRenewing?.();
       return this.#probe.renewing(this.#machine.read().mono);
@@ -118,7 +118,7 @@ export class Host {
 
   #failed(error: unknown, onEnd: () => void): void {
     if (this.stopping) return;
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     world.note(() => `${this.process.name} ends: ${describeError(error)}`);
     const code = error instanceof IdallocError ? error.code : undefined;
     if (code === 'NAMESPACE_MISMATCH') this.#machine.isMisfit = true;
@@ -128,7 +128,7 @@ export class Host {
         ? history.setBacks.length > 0
         : ENDS.has(code ?? '') ||
           (code === 'CLUSTER_CHANGED' && history.replacements.length > 0) ||
-          (code === 'NAMESPACE_MISMATCH' && (this.#place.scenario === 'mixed' || this.#machine.isStray));
+          (code === 'NAMESPACE_MISMATCH' && (this.#around.scenario === 'mixed' || this.#machine.isStray));
     if (!isExpected) history.defects.push(`${this.process.name} ended: ${describeError(error)}`);
     onEnd();
   }
@@ -223,15 +223,15 @@ const GRACE_MS = SESSION_MS + 2_000;
  * as a member.
  */
 class ReadinessProbe {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #machine: Machine;
   readonly #process: Process;
   #answeredMs = Number.NEGATIVE_INFINITY;
   /** How long the process has run since the coordinator last listed it as a member. */
   #outMs = 0;
 
-  constructor(place: Place, machine: Machine, process: Process) {
-    this.#place = place;
+  constructor(around: Surroundings, machine: Machine, process: Process) {
+    this.#around = around;
     this.#machine = machine;
     this.#process = process;
   }
@@ -252,7 +252,7 @@ class ReadinessProbe {
   }
 
   #look(worker: Worker): void {
-    const { brokers, history, world } = this.#place;
+    const { brokers, history, world } = this.#around;
     const members = brokers.cluster.groups.get(this.#machine.pair.group)?.members ?? [];
     const isMember = members.some(({ clientId }) => clientId === this.#process.name);
     this.#outMs = isMember ? 0 : this.#outMs + LOOK_MS;

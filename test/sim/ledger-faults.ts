@@ -5,7 +5,7 @@ import type { Clients } from './clients.ts';
 import { readsBack } from './copy-watch.ts';
 import { sameRanges } from './decisions.ts';
 import type { History } from './history.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
@@ -37,7 +37,7 @@ export interface Workers {
 
 /** Faults of the ledger: retention, lost tails, and late entries. */
 export class LedgerFaults {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #brokerFaults: Pick<BrokerFaults, 'freezeLeader'>;
@@ -47,19 +47,24 @@ export class LedgerFaults {
   readonly #overtaken = new Set<string>();
   #over = false;
 
-  constructor(place: Place, clients: Clients, workers: Workers, brokerFaults: Pick<BrokerFaults, 'freezeLeader'>) {
-    this.#place = place;
+  constructor(
+    around: Surroundings,
+    clients: Clients,
+    workers: Workers,
+    brokerFaults: Pick<BrokerFaults, 'freezeLeader'>,
+  ) {
+    this.#around = around;
     this.#clients = clients;
     this.#workers = workers;
     this.#brokerFaults = brokerFaults;
-    const { rng } = place.world;
+    const { rng } = around.world;
     const [frozen, gone] = [rng.chance(0.3) ? 0.05 : 0, rng.chance(0.3) ? 0.05 : 0];
-    const isCalm = ['take-over', 'full-etcd', 'each-loses'].includes(place.scenario ?? '');
+    const isCalm = ['take-over', 'full-etcd', 'each-loses'].includes(around.scenario ?? '');
     this.#readsMeet = {
       frozen: isCalm ? 0 : frozen,
-      gone: keepsItsTime(place.scenario) || place.scenario === 'each-loses' ? 0 : gone,
+      gone: keepsItsTime(around.scenario) || around.scenario === 'each-loses' ? 0 : gone,
     };
-    place.brokers.meddlers.push((process, message) => this.#meddle(process, message));
+    around.brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
   /** Ends all faults. */
@@ -74,7 +79,7 @@ export class LedgerFaults {
 
   /** Trims the head of the ledger: preferably between a deciding entry and a later one under the same key. */
   trim(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const partition = world.rng.below(brokers.partitions);
     if (world.rng.chance(0.8) && this.#cutBeforeLoser(partition)) return;
     const { low, high } = brokers.bounds('ledger', partition);
@@ -82,7 +87,7 @@ export class LedgerFaults {
   }
 
   truncate(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const partition = world.rng.below(brokers.partitions);
     const { low, high } = brokers.bounds('ledger', partition);
     brokers.truncate(partition, Math.max(low, high - world.rng.below(6)));
@@ -93,7 +98,7 @@ export class LedgerFaults {
    * worker knows it, and that worker may then serve it. Correlation IDs decided before and after are sent again.
    */
   loseTail(): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const partition = rng.below(brokers.partitions);
     this.askAgain(partition, 0);
@@ -117,7 +122,7 @@ export class LedgerFaults {
 
   /** Sends some of the correlation IDs again that were decided since then. */
   askAgain(partition: number, since: number): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const decided = [...history.entries, ...history.numbers];
     const known = decided.filter((one) => one.partition === partition && one.order > since);
     for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {
@@ -130,7 +135,7 @@ export class LedgerFaults {
    * by a margin. Workers write markers often enough that an anchor is left.
    */
   age(): void {
-    const { brokers, history } = this.#place;
+    const { brokers, history } = this.#around;
     for (let partition = 0; partition < brokers.partitions; partition += 1) {
       const anchor = history.marks.findLast((one) => one.partition === partition && one.offset === one.end);
       const requests = brokers.agedTo('requests', partition, KEPT_MS);
@@ -143,16 +148,16 @@ export class LedgerFaults {
   #meddle(process: string, message: Message): Fate | undefined {
     if (message.way === 'back') return undefined;
     if (message.call === 'fetch') this.#meddleWithFetch(process, message.request);
-    if (message.call !== 'produce' || this.#place.scenario !== 'retention' || this.#over) return undefined;
+    if (message.call !== 'produce' || this.#around.scenario !== 'retention' || this.#over) return undefined;
     const { topic, partition, batch } = message.request;
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     const pair = pairOf('ledger', topic);
     if (pair === undefined || kindOf(batch) !== 'decisions' || !rng.chance(HELD)) return undefined;
     return this.#holdBack(process, pair.first + partition);
   }
 
   #meddleWithFetch(process: string, request: FetchRequest): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     for (const { topic, partition, offset } of brokers.cluster.positionsOf(request)) {
       const pair = pairOf('ledger', topic);
@@ -172,7 +177,7 @@ export class LedgerFaults {
 
   /** Trims before a fetch of a restore. A follower that only reads its last entry again is not restoring. */
   #overtakeAt(process: string, partition: number, offset: number): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     if (offset + 1 >= brokers.bounds('ledger', partition).high) return;
     this.#overtaken.delete(process);
     world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds('ledger', partition).high));
@@ -180,7 +185,7 @@ export class LedgerFaults {
 
   /** Delays an append and kills its sender, so that another worker decides first and the append becomes a loser. */
   #holdBack(process: string, partition: number): number {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const forMs = rng.between(HELD_MS.from, HELD_MS.to);
     world.note(() => `an append of ${process} to ledger ${partition} is delayed for ${forMs.toFixed(0)} ms`);
@@ -198,7 +203,7 @@ export class LedgerFaults {
    * Trims the deciding entry, so that a worker that restores or expires finds only the loser; false if there is none.
    */
   #cutBeforeLoser(partition: number): boolean {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const losers = this.#losers(partition);
     if (losers.length === 0) return false;
     const { at, correlationId } = world.rng.pick(losers);
@@ -210,7 +215,7 @@ export class LedgerFaults {
 
   /** Keys with a later entry that differs from the deciding one. */
   #losers(partition: number): { readonly at: number; readonly correlationId: string }[] {
-    const { brokers, history } = this.#place;
+    const { brokers, history } = this.#around;
     const { low } = brokers.bounds('ledger', partition);
     const decided = new Map<string, History['entries'][number]>();
     return history.entries.flatMap((entry) => {

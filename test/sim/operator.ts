@@ -7,7 +7,7 @@ import { operatorsCode } from '../../src/identity/protocol.ts';
 import { floorAbove, rebuildNamespace, type StoredNamespace } from '../../src/identity/rebuild.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { ledgerTail, startWitness } from '../../src/worker/ledger-tail.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { runtimeOf } from './runtime.ts';
 import { descriptor, keys, layout, timing } from './setting.ts';
@@ -29,7 +29,7 @@ const MAX_BEHIND_MS = 20_000;
 
 /** The operator: rebuilds the namespace with the real code, is interrupted and tries again. */
 export class Operator {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #stopWorkers: () => void;
   readonly #machine: Machine;
   isChecking = false;
@@ -38,10 +38,10 @@ export class Operator {
   #crashes = 0;
 
   /** `stopWorkers` is called when a rebuild is refused while workers hold worker IDs. */
-  constructor(place: Place, stopWorkers: () => void) {
-    this.#place = place;
+  constructor(around: Surroundings, stopWorkers: () => void) {
+    this.#around = around;
     this.#stopWorkers = stopWorkers;
-    this.#machine = new Machine(place.world, OPERATOR);
+    this.#machine = new Machine(around.world, OPERATOR);
   }
 
   /** Whether the operator is checking or will check again. */
@@ -54,7 +54,7 @@ export class Operator {
    * then, and is not killed.
    */
   check(inMs: number, pausedUntilMs?: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     if (this.#next !== undefined) this.#next.cancelled = true;
     this.#next = world.after(inMs, () => {
       this.#next = undefined;
@@ -64,7 +64,7 @@ export class Operator {
 
   /** One check, with a rebuild if needed, in a separate process, which may be killed in the middle. */
   #check(pausedUntilMs?: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     this.#attempts += 1;
     this.isChecking = true;
@@ -92,21 +92,21 @@ export class Operator {
     }
     this.#checkAndRebuild(process, fails).then(next, (error: unknown) => {
       world.note(() => `${process.name}: ${error}`);
-      if (!(error instanceof IdallocError)) this.#place.history.defects.push(String(error));
+      if (!(error instanceof IdallocError)) this.#around.history.defects.push(String(error));
       if (error instanceof IdallocError && error.code === 'REBUILD_REFUSED') this.#stopWorkers();
       next();
     });
   }
 
   #pause(process: Process, untilMs: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.note(() => `${process.name} is paused until ${untilMs.toFixed(0)} ms`);
     process.freeze();
     world.after(untilMs - world.nowMs, () => process.thaw());
   }
 
   async #checkAndRebuild(process: Process, fails: ReadonlyMap<number, () => void>): Promise<void> {
-    const { world, brokers, store } = this.#place;
+    const { world, brokers, store } = this.#around;
     const { config } = brokers;
     const runtime = runtimeOf(world, this.#machine, process);
     const dialer = brokers.dialer(process, []);
@@ -135,7 +135,7 @@ export class Operator {
   }
 
   async #rebuild(process: Process, ports: { readonly etcd: EtcdPort; readonly witness: WitnessPort }): Promise<void> {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const uuid = `00000000-0000-4000-8000-${String(this.#attempts).padStart(12, '0')}`;
     const wanted = { ...descriptor, uuid };
     const bindings = bindingsOf(keys, brokers.config);
@@ -156,12 +156,12 @@ export class Operator {
    * case.
    */
   #behindMs(): number {
-    const { world, scenario } = this.#place;
+    const { world, scenario } = this.#around;
     return scenario === 'late-witness' ? world.rng.between(0, MAX_BEHIND_MS) : 0;
   }
 
   #floorOf(found: StoredNamespace, now: WallMs): Ticks {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const floor = floorAbove(layout, { found, ledger: undefined, now, reserveMs: timing.reserveMs });
     const known = new Map<string, number>();
     for (const { workerId, fence, ticks } of found.view.witnesses) {

@@ -1,6 +1,6 @@
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import { FAIR, type Fate, type Message } from '../support/fake-kafka/network.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { WITNESS } from './setting.ts';
 
 /**
@@ -10,7 +10,7 @@ const HELD = 0.1;
 const HELD_MS = { from: 4_000, to: 15_000 } as const;
 
 /** While the network has faults, holds witnesses of reservations on their way, so that later ones overtake them. */
-export function overtakeWitnesses({ world, brokers }: Place): void {
+export function overtakeWitnesses({ world, brokers }: Surroundings): void {
   brokers.meddlers.push((process: string, message: Message): Fate | undefined => {
     if (brokers.network.weather === FAIR || message.call !== 'produce' || message.way !== 'there') return undefined;
     const { topic, batch } = message.request;

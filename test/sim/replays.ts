@@ -4,7 +4,7 @@ import { ledgerWriter } from '../../src/cli/sequence/sequence-session.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
 import { configOf, FIRST } from './pairs.ts';
@@ -41,7 +41,7 @@ const WHOLE = 0.3;
 const WITHOUT: ReadonlySet<Scenario | undefined> = new Set<Scenario>(['lost-requests', 'growth']);
 
 /** Whether an operator replays. */
-export function hasReplays({ world, scenario }: Pick<Place, 'world' | 'scenario'>): boolean {
+export function hasReplays({ world, scenario }: Pick<Surroundings, 'world' | 'scenario'>): boolean {
   if (scenario === 'replays') return true;
   return world.seed % SEEDS_WITH_REPLAYS === 4 && !isCalm(scenario) && !WITHOUT.has(scenario);
 }
@@ -58,7 +58,7 @@ interface Workers {
  * starts them again.
  */
 export class Replays {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #workers: Workers;
   readonly #machine: Machine;
   #isOver = false;
@@ -66,9 +66,9 @@ export class Replays {
   /** By partition: the offset up to which requests are read again. */
   readonly #due = new Map<number, number>();
 
-  constructor(place: Place, workers: Workers) {
-    const { world, history } = place;
-    this.#place = place;
+  constructor(around: Surroundings, workers: Workers) {
+    const { world, history } = around;
+    this.#around = around;
     this.#workers = workers;
     this.#machine = new Machine(world, `${OPERATOR}-of-replays`);
     if (world.rng.chance(0.5)) {
@@ -86,7 +86,7 @@ export class Replays {
   }
 
   missing(): string[] {
-    const { brokers } = this.#place;
+    const { brokers } = this.#around;
     return [...this.#due].flatMap(([partition, to]) => {
       const { high } = brokers.bounds('requests', partition);
       const isRead = high < to || (brokers.committed(partition) ?? 0) >= to;
@@ -95,7 +95,7 @@ export class Replays {
   }
 
   #later({ from, to }: { readonly from: number; readonly to: number }): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(from, to), () => {
       if (this.#isOver) return;
       world.note(() => 'an operator stops the workers, to replay');
@@ -107,14 +107,14 @@ export class Replays {
   }
 
   #attemptIn({ from, to }: { readonly from: number; readonly to: number }, tries: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const looks = world.rng.chance(PATIENT) ? MOST_LOOKS : 0;
     world.after(world.rng.between(from, to), () => this.#attemptOnceEmpty(tries, looks));
   }
 
   /** Looks so many times whether the group has members. */
   #attemptOnceEmpty(tries: number, looks: number): void {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     if (this.#isOver) return;
     const isEmpty = brokers.cluster.groups.get(FIRST.group)?.state === 'Empty';
     if (isEmpty || looks === 0) this.#attempt(tries);
@@ -122,7 +122,7 @@ export class Replays {
   }
 
   #attempt(tries: number): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const { rng } = world;
     const process = this.#machine.start();
     this.#running = process;
@@ -155,7 +155,7 @@ export class Replays {
 
   /** `idalloc replay`, without its questions and its report. */
   async #replay(process: Process): Promise<void> {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const config = configOf(brokers.config, FIRST);
     const runtime = runtimeOf(world, this.#machine, process);

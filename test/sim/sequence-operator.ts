@@ -7,7 +7,7 @@ import { EtcdHeads } from '../../src/ledger/heads.ts';
 import type { NewEntry } from '../../src/ledger/ledger-ports.ts';
 import { type Change, carryOut, type OrderLog } from '../../src/ledger/sequence-order.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
 import { FIRST, homeOf } from './pairs.ts';
@@ -41,18 +41,18 @@ const EXPECTED = new Set([
  * killed in the middle.
  */
 export class SequenceOperator {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #machine: Machine;
 
-  constructor(place: Place) {
-    this.#place = place;
-    this.#machine = new Machine(place.world, `${OPERATOR}-of-sequences`);
+  constructor(around: Surroundings) {
+    this.#around = around;
+    this.#machine = new Machine(around.world, `${OPERATOR}-of-sequences`);
     for (const name of SEQUENCES) this.#create(name);
   }
 
   /** Changes a sequence: announces a gap, changes its step, or closes it. */
   change(): void {
-    const { rng } = this.#place.world;
+    const { rng } = this.#around.world;
     const name = rng.pick(SEQUENCES);
     const [closes, restarts, by] = [rng.chance(CLOSING), rng.chance(0.5), 1 + rng.below(20)];
     this.#order(name, (now) => {
@@ -65,7 +65,7 @@ export class SequenceOperator {
 
   /** Gives the command again until the sequence is there. */
   #create(name: string): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     if (history.statements.some(({ sequence }) => sequence === name)) return;
     this.#order(name, (now) => {
       if (now !== undefined) throw new IdallocError('CONFLICT', 'it is there');
@@ -75,7 +75,7 @@ export class SequenceOperator {
   }
 
   #order(sequence: string, change: Change): void {
-    const { world, store, history } = this.#place;
+    const { world, store, history } = this.#around;
     const { rng } = world;
     const process = this.#machine.start();
     if (rng.chance(KILLED)) world.after(rng.between(0, KILLED_MS), () => process.crash());
@@ -84,7 +84,7 @@ export class SequenceOperator {
     const partition = homeOf(sequence, FIRST);
     const options = {
       heads: new EtcdHeads({ etcd, keysOf }),
-      log: new TrueLog(this.#place, process, partition),
+      log: new TrueLog(this.#around, process, partition),
       partition,
       sequence,
       namespace: store.namespace ?? descriptor.uuid,
@@ -110,18 +110,18 @@ function shown({ next, step, closed, edition }: Statement): string {
 
 /** The home partition of a sequence as it is, read by a command that no broker deceives. */
 class TrueLog implements OrderLog {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #process: Process;
   readonly #partition: number;
   readonly #clusterId: string;
   #watched: readonly PendingNumbers[] = [];
   #reading: PartitionReading;
 
-  constructor(place: Place, process: Process, partition: number) {
-    this.#place = place;
+  constructor(around: Surroundings, process: Process, partition: number) {
+    this.#around = around;
     this.#process = process;
     this.#partition = partition;
-    this.#clusterId = place.brokers.cluster.clusterId;
+    this.#clusterId = around.brokers.cluster.clusterId;
     this.#reading = this.#read();
   }
 
@@ -141,7 +141,7 @@ class TrueLog implements OrderLog {
   }
 
   append(records: readonly NewEntry[]): Promise<void> {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const isLate = rng.chance(LATE);
@@ -163,11 +163,11 @@ class TrueLog implements OrderLog {
   async requestEnd(known: number): Promise<number> {
     await this.#process.sleep(CALL_MS);
     this.#requireSameCluster();
-    return Math.max(known, this.#place.brokers.bounds('requests', this.#partition).high);
+    return Math.max(known, this.#around.brokers.bounds('requests', this.#partition).high);
   }
 
   #read(): PartitionReading {
-    const { log, highWatermark } = this.#place.brokers.partition('ledger', this.#partition);
+    const { log, highWatermark } = this.#around.brokers.partition('ledger', this.#partition);
     const span = { partition: this.#partition, from: log.start };
     const reading = new PartitionReading(span, { isWhole: true, watched: this.#watched });
     const records = log.batches(log.start, highWatermark).flatMap(recordsOf);
@@ -180,7 +180,7 @@ class TrueLog implements OrderLog {
   }
 
   #requireSameCluster(): void {
-    if (this.#place.brokers.cluster.clusterId === this.#clusterId) return;
+    if (this.#around.brokers.cluster.clusterId === this.#clusterId) return;
     throw new IdallocError('APPEND_UNANSWERED', 'the cluster was replaced');
   }
 }

@@ -2,7 +2,7 @@ import type { BrokerFaults } from './broker-faults.ts';
 import type { Clients } from './clients.ts';
 import { isLost } from './decisions.ts';
 import type { RequestLoss } from './history.ts';
-import type { Host, Place } from './host.ts';
+import type { Host, Surroundings } from './host.ts';
 import type { LedgerFaults } from './ledger-faults.ts';
 import { pairOf } from './pairs.ts';
 import { PARTITIONS, SESSION_MS } from './setting.ts';
@@ -70,7 +70,7 @@ interface Pending {
  * is as long again at once: the requests at reused offsets may then be passed over, but nothing may be decided twice.
  */
 export class TailLosses {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #ledgerFaults: LedgerFaults;
@@ -81,17 +81,17 @@ export class TailLosses {
   #isOver = false;
 
   constructor(
-    place: Place,
+    around: Surroundings,
     clients: Clients,
     workers: Workers,
     faults: { readonly ledger: LedgerFaults; readonly brokers: BrokerFaults },
   ) {
-    this.#place = place;
+    this.#around = around;
     this.#clients = clients;
     this.#workers = workers;
     this.#ledgerFaults = faults.ledger;
     this.#brokerFaults = faults.brokers;
-    const { world, brokers } = place;
+    const { world, brokers } = around;
     clients.isPlain = true;
     brokers.requestsEndBelow = (partition) => {
       const { loss, below } = this.#pending.get(partition) ?? {};
@@ -123,7 +123,7 @@ export class TailLosses {
     this.#isOver = true;
     for (let partition = 0; partition < PARTITIONS; partition += 1) {
       this.#ledgerFaults.askAgain(partition, 0);
-      growBeyondLedger(this.#place, this.#clients, partition);
+      growBeyondLedger(this.#around, this.#clients, partition);
     }
   }
 
@@ -136,7 +136,7 @@ export class TailLosses {
 
   #round(): void {
     if (this.#isOver) return;
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const partition = rng.below(PARTITIONS);
     this.#sendSome(partition, MOST_LOST, BEFORE_MS);
@@ -146,7 +146,7 @@ export class TailLosses {
 
   #loseSomething(partition: number): void {
     if (this.#isOver) return;
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const kind = rng.pick(KINDS);
     const { from, to } = BLIND_MS[kind === 'requests' ? 'requests' : 'ledger'];
@@ -169,7 +169,7 @@ export class TailLosses {
    * Keeps a worker from all brokers for a while: cut off or frozen. What it is about to decide may take even longer.
    */
   #blind(partition: number, who: (typeof BLIND)[number], forMs: number): string | undefined {
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const owns = ({ process }: Host): boolean => brokers.shareOf(process.name).partitions.includes(partition);
     const chosen = this.#workers.hosts().filter((host) => host.process.running && owns(host) === (who === 'owner'));
@@ -198,7 +198,7 @@ export class TailLosses {
 
   #lose(partition: number, kind: (typeof KINDS)[number]): void {
     if (this.#isOver) return;
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const { rng } = world;
     const isQuiet = kind === 'requests' && rng.chance(QUIET);
     const lostOf = (what: 'requests' | 'ledger'): number => {
@@ -219,7 +219,7 @@ export class TailLosses {
 
   /** The lowest offset above `from` at which a worker may continue, as far as fetches and commits show. */
   #lowestRead(partition: number, from: number): number {
-    const committed = this.#place.brokers.committed(partition) ?? 0;
+    const committed = this.#around.brokers.committed(partition) ?? 0;
     // An answer may be on its way to who has fetched from below: it may have ended anywhere.
     const fetched = [...(this.#fetched.get(partition)?.values() ?? [])].map((offset) => Math.max(offset, from + 1));
     return Math.min(...fetched, committed > from ? committed : Number.POSITIVE_INFINITY);
@@ -230,7 +230,7 @@ export class TailLosses {
     this.#fetched.set(partition, own.set(process, offset));
     const pending = this.#pending.get(partition);
     if (pending === undefined) return;
-    const { world, brokers } = this.#place;
+    const { world, brokers } = this.#around;
     const end = brokers.bounds('requests', partition).high;
     if (offset <= end) pending.aware.add(process);
     if (world.nowMs < pending.quietUntilMs || offset > end || (brokers.committed(partition) ?? 0) > end) return;
@@ -249,7 +249,7 @@ export class TailLosses {
   }
 
   #sendSome(partition: number, most: number, withinMs: number): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     for (let left = 1 + world.rng.below(most); left > 0; left -= 1) {
       world.after(world.rng.between(0, withinMs), () => this.#clients.sendTo(partition));
     }
@@ -257,7 +257,7 @@ export class TailLosses {
 
   /** Sends requests again that were decided since then, and some that were lost. */
   #askAgain(partition: number, since: number): void {
-    const { history } = this.#place;
+    const { history } = this.#around;
     this.#ledgerFaults.askAgain(partition, since);
     const lost = history.requests.filter((one) => one.partition === partition && isLost(history, one));
     for (const { correlationId } of lost.slice(-MOST_LOST)) this.#clients.repeatSoon(partition, correlationId);
@@ -265,7 +265,7 @@ export class TailLosses {
 }
 
 /** Sends requests until the partition ends above all that its ledger ever knew of: below that no worker serves it. */
-export function growBeyondLedger({ world, brokers, history }: Place, clients: Clients, partition: number): void {
+export function growBeyondLedger({ world, brokers, history }: Surroundings, clients: Clients, partition: number): void {
   const own = history.marks.filter((one) => one.partition === partition).map(({ through }) => through);
   const decided = history.entries.filter((one) => one.partition === partition).map((one) => one.requestOffset);
   const known = Math.max(-1, ...own, ...decided);

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { FileDisk } from './disk.ts';
 import type { Slot } from './growth.ts';
-import type { Place } from './host.ts';
+import type { Surroundings } from './host.ts';
 
 /** The number of backups that are kept, how often one is taken, and how often a machine gets a volume from one. */
 const BACKUPS = 6;
@@ -20,13 +20,13 @@ interface Workers {
 
 /** Volumes with the index are restored from a snapshot of this or of another machine, or lose what was not synced. */
 export class Volumes implements Disposable {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #workers: Workers;
   readonly #backups: string[] = [];
   #isOver = false;
 
-  constructor(place: Place, workers: Workers) {
-    this.#place = place;
+  constructor(around: Surroundings, workers: Workers) {
+    this.#around = around;
     this.#workers = workers;
     this.#backUp();
     this.#restore();
@@ -42,7 +42,7 @@ export class Volumes implements Disposable {
 
   #backUp(): void {
     this.#later(BACKUP_MS, () => {
-      const { machine } = this.#place.world.rng.pick(this.#workers.slots);
+      const { machine } = this.#around.world.rng.pick(this.#workers.slots);
       if (machine.disk instanceof FileDisk) this.#backups.push(machine.disk.snapshot());
       if (this.#backups.length > BACKUPS) rmSync(this.#backups.shift() as string, { recursive: true, force: true });
       this.#backUp();
@@ -51,7 +51,7 @@ export class Volumes implements Disposable {
 
   #restore(): void {
     this.#later(RESTORE_MS, () => {
-      const { world, history } = this.#place;
+      const { world, history } = this.#around;
       const { rng } = world;
       const slot = rng.pick(this.#workers.slots);
       const { machine } = slot;
@@ -73,7 +73,7 @@ export class Volumes implements Disposable {
   }
 
   #later(meanMs: number, run: () => void): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(0, 2 * meanMs), () => {
       if (!this.#isOver) run();
     });

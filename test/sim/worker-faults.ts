@@ -1,5 +1,5 @@
 import type { Clients } from './clients.ts';
-import type { Host, Place } from './host.ts';
+import type { Host, Surroundings } from './host.ts';
 import type { Machine } from './machine.ts';
 import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
@@ -11,21 +11,21 @@ const NUDGE_REQUESTS = 5;
 
 /** Faults of the wall clocks of machines. */
 export class ClockFaults {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
 
-  constructor(place: Place, clients: Clients) {
-    this.#place = place;
+  constructor(around: Surroundings, clients: Clients) {
+    this.#around = around;
     this.#clients = clients;
   }
 
   /** Gives a machine's clock a small error. */
   setAbout(machine: Machine): void {
-    this.#setOff(machine, this.#place.world.rng.between(-MAX_OFF_MS, MAX_OFF_MS));
+    this.#setOff(machine, this.#around.world.rng.between(-MAX_OFF_MS, MAX_OFF_MS));
   }
 
   step(machine: Machine): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     const { rng } = world;
     const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
     this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
@@ -36,14 +36,14 @@ export class ClockFaults {
 
   /** A step that leaves a clock accurate enough, so that the worker is soon back for the next one. */
   nudge(machine: Machine): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     this.setAbout(machine);
     world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
     for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#clients.send());
   }
 
   #setOff(machine: Machine, byMs: number): void {
-    const { history } = this.#place;
+    const { history } = this.#around;
     machine.stepMs = byMs;
     history.aheadMs = Math.max(history.aheadMs, byMs);
   }
@@ -67,13 +67,13 @@ interface Killing {
  * that, with the number of requests meanwhile.
  */
 export class TakeOvers {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   readonly #workers: Killing;
   #isOver = false;
 
-  constructor(place: Place, clients: Clients, workers: Killing) {
-    this.#place = place;
+  constructor(around: Surroundings, clients: Clients, workers: Killing) {
+    this.#around = around;
     this.#clients = clients;
     this.#workers = workers;
     this.#rest();
@@ -85,14 +85,14 @@ export class TakeOvers {
   }
 
   #rest(): void {
-    const { world } = this.#place;
+    const { world } = this.#around;
     world.after(world.rng.between(REST_MS.from, REST_MS.to), () => {
       if (!this.#isOver) this.#killOwner(world.rng.below(PARTITIONS));
     });
   }
 
   #killOwner(partition: number): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers, history } = this.#around;
     const hosts = this.#workers.hosts().filter(({ isReady }) => isReady);
     const owner = hosts.find(({ process }) => brokers.shareOf(process.name).partitions.includes(partition));
     if (owner === undefined) {
@@ -138,15 +138,15 @@ const REQUESTS_MS = 400;
  * its append, which another worker completes; or its append arrives long after.
  */
 export class TwoOwners {
-  readonly #place: Place;
+  readonly #around: Surroundings;
   readonly #clients: Clients;
   /** Processes whose next append of numbers is late. */
   readonly #held = new Set<string>();
   #isOver = false;
 
-  constructor(place: Place, clients: Clients, hosts: () => readonly Host[]) {
-    const { world, store, brokers } = place;
-    this.#place = place;
+  constructor(around: Surroundings, clients: Clients, hosts: () => readonly Host[]) {
+    const { world, store, brokers } = around;
+    this.#around = around;
     this.#clients = clients;
     store.onSwap = (process) => {
       const host = hosts().find((one) => one.process.name === process);
@@ -170,7 +170,7 @@ export class TwoOwners {
   }
 
   #strike({ process }: Host): void {
-    const { world, history } = this.#place;
+    const { world, history } = this.#around;
     const { rng } = world;
     const forMs = rng.between(AWAY_MS.from, AWAY_MS.to);
     const link = rng.pick(['etcd', 'kafka', 'kafka'] as const);

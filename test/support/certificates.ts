@@ -14,7 +14,7 @@ export interface Certificate {
 const DAYS = 2;
 
 /** A certificate authority for tests, created with openssl and valid for two days. */
-export class Authority {
+export class CertificateAuthority {
   readonly #dir: string;
   readonly own: Certificate;
 

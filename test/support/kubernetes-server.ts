@@ -7,7 +7,7 @@ import { expect, vi } from 'vitest';
 import { installApiServer } from '../../ops/bare/kubernetes.ts';
 import { type Child, startChild, untilReady } from '../../ops/dev/child.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
-import { Authority } from './certificates.ts';
+import { CertificateAuthority } from './certificates.ts';
 import type { Manifest } from './chart-render.ts';
 import type { Definition } from './kubernetes-schemas.ts';
 import { OwnEtcd } from './own-etcd.ts';
@@ -47,7 +47,7 @@ export class KubernetesServer implements AsyncDisposable {
     );
     const etcd = starting.use(await OwnEtcd.start());
     const [port = 0] = await freePorts(1);
-    const authority = new Authority(dir);
+    const authority = new CertificateAuthority(dir);
     const { certFile, keyFile } = authority.issue('kubernetes');
     writeFileSync(join(dir, 'tokens'), `${TOKEN},admin,1,system:masters\n`);
     const options = {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Etcd3, Range } from 'etcd3';
 import { type EtcdNode, startEtcd } from '../../ops/bare/etcd.ts';
-import { Authority, type Certificate } from './certificates.ts';
+import { type Certificate, CertificateAuthority } from './certificates.ts';
 
 const SIZE = 3;
 const ROOT_PASSWORD = 'root-pass';
@@ -45,9 +45,9 @@ export interface SecuredEtcdOptions {
 export class SecuredEtcd implements AsyncDisposable {
   readonly dir: string;
   /** Signs all certificates at first. */
-  readonly authority: Authority;
+  readonly authority: CertificateAuthority;
   /** A second authority whose certificates the members accept. */
-  readonly nextAuthority: Authority;
+  readonly nextAuthority: CertificateAuthority;
   /** The certificate of each member; a replaced one applies to new connections. */
   readonly shown: readonly ShownCertificate[];
   readonly endpoints: readonly string[];
@@ -72,7 +72,10 @@ export class SecuredEtcd implements AsyncDisposable {
 
   static async start(options: SecuredEtcdOptions): Promise<SecuredEtcd> {
     const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-etcd-'));
-    const [authority, nextAuthority] = [new Authority(dir), new Authority(mkdtempSync(join(dir, 'next-')))];
+    const [authority, nextAuthority] = [
+      new CertificateAuthority(dir),
+      new CertificateAuthority(mkdtempSync(join(dir, 'next-'))),
+    ];
     const ca = join(dir, 'accepted.crt');
     writeFileSync(ca, authority.own.certPem + nextAuthority.own.certPem);
     const server = authority.issue('server');

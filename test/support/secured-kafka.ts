@@ -8,7 +8,7 @@ import { freePorts } from '../../ops/dev/ports.ts';
 import { run } from '../../ops/dev/run.ts';
 import { aclRules, type Role, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import type { AclRule } from '../../src/kafka/wire/topic-apis.ts';
-import { Authority, type Certificate } from './certificates.ts';
+import { type Certificate, CertificateAuthority } from './certificates.ts';
 import type { Realm } from './realm.ts';
 
 const SECURITY = 'org.apache.kafka.common.security';
@@ -26,7 +26,7 @@ export interface SecuredOptions {
  */
 export class SecuredKafka implements AsyncDisposable {
   readonly dir: string;
-  readonly authority: Authority;
+  readonly authority: CertificateAuthority;
   readonly server: Certificate;
   /** The listener where users log in. */
   readonly byLogin: string;
@@ -40,7 +40,7 @@ export class SecuredKafka implements AsyncDisposable {
   private constructor(
     dir: string,
     ports: readonly number[],
-    of: { authority: Authority; server: Certificate; libs: string; pid: number; stop: () => Promise<void> },
+    of: { authority: CertificateAuthority; server: Certificate; libs: string; pid: number; stop: () => Promise<void> },
   ) {
     this.dir = dir;
     const [login, broker, , certificate] = ports.map((port) => `127.0.0.1:${port}`);
@@ -57,7 +57,7 @@ export class SecuredKafka implements AsyncDisposable {
   static async start({ properties = {}, javaFlags = [] }: SecuredOptions = {}): Promise<SecuredKafka> {
     const { env } = process;
     const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-'));
-    const authority = new Authority(dir);
+    const authority = new CertificateAuthority(dir);
     const server = authority.issue('server');
     const ports = await freePorts(4);
     const libs = await installKafka(env, { cache: cacheDir(env), log: () => {}, signal: undefined });
@@ -108,7 +108,11 @@ export class SecuredKafka implements AsyncDisposable {
   }
 }
 
-function propertiesOf(ports: readonly number[], authority: Authority, server: Certificate): Record<string, string> {
+function propertiesOf(
+  ports: readonly number[],
+  authority: CertificateAuthority,
+  server: Certificate,
+): Record<string, string> {
   const [login, broker, controller, certificate] = ports.map((port) => `127.0.0.1:${port}`);
   const listener = 'listener.name.client';
   const tls = (name: string) => ({
@@ -143,8 +147,8 @@ export function isOperation(name: keyof typeof OPERATIONS): (entry: AclEntry) =>
   return ({ operation }) => operation === OPERATIONS[name];
 }
 
-type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'apiReplies' | 'group';
-export type WorkerRights = Readonly<Record<Place, readonly AclEntry[]>>;
+type Resource = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'apiReplies' | 'group';
+export type WorkerRights = Readonly<Record<Resource, readonly AclEntry[]>>;
 
 /** The rights of a role, from the list that `topics acls` grants. */
 function rulesOf(realm: Realm, role: Role, user: string): AclRule[] {

@@ -7,7 +7,7 @@ import { startEtcd } from '../../ops/bare/etcd.ts';
 import { startKafka } from '../../ops/bare/kafka.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import type { EtcdRight } from '../../src/cli/namespace/namespace-run.ts';
-import { Authority, type Certificate } from './certificates.ts';
+import { type Certificate, CertificateAuthority } from './certificates.ts';
 import { Realm } from './realm.ts';
 import { suiteServers } from './servers.ts';
 import { runIdalloc } from './worker-process.ts';
@@ -106,7 +106,7 @@ async function secureEtcd(
 export async function startSecured(stack: AsyncDisposableStack): Promise<SecuredServers> {
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-'));
   stack.defer(() => rmSync(dir, { recursive: true, force: true }));
-  const authority = new Authority(dir);
+  const authority = new CertificateAuthority(dir);
   const [server, own] = [authority.issue('server'), authority.issue('worker')];
   const { certFile: ca } = authority.own;
   const ports = await freePorts(3);

@@ -4,6 +4,7 @@ import { decompose, tickStartMs } from '../../src/core/layout.ts';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, type Ticks, ticks, wallMs } from '../../src/core/units.ts';
+import type { Authority } from '../../src/identity/state.ts';
 import type { Allocation } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
@@ -12,8 +13,6 @@ const layout = presetLayout('default');
 /** The tick at which these tests begin. */
 const T0 = 1_000_000;
 const at = (tick: number) => tickStartMs(layout, ticks(tick));
-
-type Authority = ReturnType<ConstructorParameters<typeof LeasedAllocator>[0]['authority']>;
 
 interface Term {
   readonly workerId: number;

@@ -6,7 +6,7 @@ import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { SecretFile } from '../../src/config/secret-file.ts';
 import type { Log } from '../../src/log.ts';
 import { SecretWatch } from '../../src/worker/secret-watch.ts';
-import { Authority } from '../support/certificates.ts';
+import { CertificateAuthority } from '../support/certificates.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 it('reports once that a secret was replaced, and once that its file is not valid', async () => {
@@ -39,7 +39,7 @@ describe('a replaced certificate', () => {
   const WORKER = { KAFKA_BROKERS: 'kafka:9092', ETCD_ENDPOINTS: 'http://etcd:2379', DATACENTER_ID: '4' };
 
   function loaded(dir: string): Config {
-    const { certFile, keyFile } = new Authority(dir).issue('server');
+    const { certFile, keyFile } = new CertificateAuthority(dir).issue('server');
     for (const [name, from] of [
       ['cert', certFile],
       ['key', keyFile],
@@ -77,7 +77,7 @@ describe('a replaced certificate', () => {
       const runtime = new VirtualRuntime();
       const { lines, log } = logged();
       using _watch = new SecretWatch(config.secretFiles, runtime, log);
-      const { certFile, keyFile } = new Authority(dir).issue('other');
+      const { certFile, keyFile } = new CertificateAuthority(dir).issue('other');
       writeFileSync(join(dir, 'cert'), readFileSync(certFile));
       await runtime.until(runtime.sleep(12_000));
       const alone = 'warn API_TLS_CERT_FILE: secret file replaced, but the other file of the pair does not match it';

@@ -14,9 +14,9 @@ import {
   type Compare,
   type EtcdPort,
   type KeyOperation,
+  type KeyPage,
   type KeyValue,
   MAX_OPERATIONS,
-  type Page,
 } from '../../identity/identity-ports.ts';
 import { callLimits, type EtcdAccess, EtcdMember, type EtcdStatus, statusOf } from './member.ts';
 import { isFinal, isRefusal, remedyOf } from './refusal.ts';
@@ -179,7 +179,7 @@ function toCompare(compare: Compare): ICompare {
   return { key, result: 'Equal', target: 'Value', value: compare.value };
 }
 
-function pageOf({ from, limit }: Page): Partial<IRangeRequest> {
+function pageOf({ from, limit }: KeyPage): Partial<IRangeRequest> {
   return { key: Buffer.from(from, 'utf8'), limit };
 }
 

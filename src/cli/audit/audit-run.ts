@@ -2,10 +2,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { committedOffsets } from '../../adapters/kafka/consumer-group.ts';
 import {
-  type Isolation,
   OF_REQUESTS,
   offsetsAtTime,
   partitionsOf,
+  type ReadIsolation,
   type Source,
   type Span,
   type TopicRecord,
@@ -140,7 +140,7 @@ const BEFORE_REPLIES = 1_000;
 export async function spansSince(
   source: Source,
   topics: readonly string[],
-  { fromMs, before = 0, isolation }: { fromMs: number; before?: number; isolation?: Isolation },
+  { fromMs, before = 0, isolation }: { fromMs: number; before?: number; isolation?: ReadIsolation },
 ): Promise<ReadSpan[]> {
   const spans = await wholeTopics(source, topics, isolation);
   if (fromMs <= 0) return spans;

@@ -228,7 +228,7 @@ function modulo(value: bigint, modulus: bigint): bigint {
 /** Who allocated a batch, as its evidence says: the holder of a worker ID, under the fence of its term. */
 export type TermName = Pick<IdBatch, 'datacenterId' | 'workerId' | 'fence'>;
 
-interface Term extends TermName {
+interface AuditedTerm extends TermName {
   readonly layout: Layout;
 }
 
@@ -314,7 +314,7 @@ const MAX_TERMS = 1_000_000;
 /** Numbers the terms that batches name, so that each batch is stored with a small number. */
 export class Terms {
   readonly #numbers = new Map<string, number>();
-  readonly #terms: Term[] = [];
+  readonly #terms: AuditedTerm[] = [];
 
   /** The number of a term; undefined for a new one beyond the bound. */
   numberOf({ datacenterId, workerId, fence }: TermName, layout: Layout): number | undefined {
@@ -325,7 +325,7 @@ export class Terms {
     return this.#terms.push({ datacenterId, workerId, fence, layout }) - 1;
   }
 
-  at(number: number): Term | undefined {
+  at(number: number): AuditedTerm | undefined {
     return this.#terms[number];
   }
 }
@@ -352,7 +352,7 @@ export interface TermSearchOptions {
  */
 export class TermSearch {
   readonly #options: TermSearchOptions;
-  readonly #last = new Map<string, { readonly run: IdRun; readonly term: Term }>();
+  readonly #last = new Map<string, { readonly run: IdRun; readonly term: AuditedTerm }>();
   /** Runs whose terms are not known, or have no ceiling in the witness topic. */
   unwitnessed = 0;
 
@@ -370,7 +370,7 @@ export class TermSearch {
     this.#compareFence(run, term);
   }
 
-  #compareCeiling(run: IdRun, term: Term): void {
+  #compareCeiling(run: IdRun, term: AuditedTerm): void {
     const { workerId, fence, layout } = term;
     const { epochMs, fingerprint: layoutFingerprint } = layout;
     const ceiling = this.#options.witnesses.ceilingOf(term, { epochMs, layoutFingerprint });
@@ -381,7 +381,7 @@ export class TermSearch {
     }
   }
 
-  #compareFence(run: IdRun, term: Term): void {
+  #compareFence(run: IdRun, term: AuditedTerm): void {
     const name = `${workerText(term)} ${layoutText(term.layout)}`;
     const before = this.#last.get(name);
     this.#last.set(name, { run, term });
@@ -393,7 +393,7 @@ export class TermSearch {
   }
 
   /** Whether the namespace was rebuilt after a run was allocated: no ID has a time after its allocation. */
-  #isRebuilt(before: IdRun, { datacenterId, layout }: Term): boolean {
+  #isRebuilt(before: IdRun, { datacenterId, layout }: AuditedTerm): boolean {
     const rebuiltMs = this.#options.witnesses.rebuiltMs(datacenterId) + this.#options.clockMarginMs;
     if (rebuiltMs === Number.NEGATIVE_INFINITY) return false;
     return decompose(layout, before.last).ticks <= toTicks(layout, wallMs(rebuiltMs));

@@ -30,7 +30,7 @@ import { sharesId } from './ids.ts';
  * The rule: each number is given, left out, lost or missing, and only a missing one is a finding.
  */
 
-interface OrderOptions {
+interface LogOrderOptions {
   readonly find: (finding: Finding) => void;
   /** Gets all numbers: those that count, void ones and renewals. */
   readonly add: (numbers: FoundNumbers) => void;
@@ -91,11 +91,11 @@ export interface SequenceAccount {
  * order. Memory holds what is known of each sequence, its open gaps, and what was left out or lost.
  */
 export class NumberOrder {
-  readonly #options: OrderOptions;
+  readonly #options: LogOrderOptions;
   /** What is known of each sequence, by ledger, partition and name. */
   readonly #courses = new Map<string, Course>();
 
-  constructor(options: OrderOptions) {
+  constructor(options: LogOrderOptions) {
     this.#options = options;
   }
 
@@ -125,7 +125,7 @@ export class NumberOrder {
 
 /** One sequence in one partition, along the log. */
 class Course {
-  readonly #options: OrderOptions;
+  readonly #options: LogOrderOptions;
   readonly account: SequenceAccount;
   /** Absent before the first record that shows it. */
   #row: SequenceRow | undefined;
@@ -137,7 +137,7 @@ class Course {
    */
   #isOnlyLost = false;
 
-  constructor(options: OrderOptions, sequence: string, log: string, from: number) {
+  constructor(options: LogOrderOptions, sequence: string, log: string, from: number) {
     this.#options = options;
     const none = { given: 0, leftOut: 0, leftOutRanges: [], lost: 0, missing: 0, void: 0 };
     this.account = { sequence, log, from, to: undefined, ...none };
@@ -342,7 +342,7 @@ function runOf({ first, count, step }: FoundNumbers): { first: bigint; last: big
   return { first: BigInt(first), last: BigInt(first + (count - 1) * step), step: BigInt(step) };
 }
 
-interface JoinOptions {
+interface NumbersJoinOptions {
   /** Replies of this time or later must have their decision in the ledger. */
   readonly ledgerReachesMs: number;
   readonly losses: Pick<Losses, 'has'>;
@@ -355,11 +355,11 @@ interface JoinOptions {
  * of each correlation ID of a group.
  */
 export class NumberJoin {
-  readonly #options: JoinOptions;
+  readonly #options: NumbersJoinOptions;
   #group = -1;
-  readonly #keys = new Map<string, Known>();
+  readonly #keys = new Map<string, KnownNumbers>();
 
-  constructor(options: JoinOptions) {
+  constructor(options: NumbersJoinOptions) {
     this.#options = options;
   }
 
@@ -377,13 +377,13 @@ export class NumberJoin {
    * Whether the decision of a reply may lie before what was read of the ledger. That of one that was sent again may be
    * of any time.
    */
-  #mayPrecede({ decision }: Known, { timeMs, kind }: FoundNumbers): boolean {
+  #mayPrecede({ decision }: KnownNumbers, { timeMs, kind }: FoundNumbers): boolean {
     const { ledgerReachesMs } = this.#options;
     const isOfAnyTime = kind === 'again' && decision === undefined && ledgerReachesMs > Number.NEGATIVE_INFINITY;
     return isOfAnyTime || timeMs < ledgerReachesMs;
   }
 
-  #decided(known: Known, found: FoundNumbers): void {
+  #decided(known: KnownNumbers, found: FoundNumbers): void {
     const { decision } = known;
     if (found.kind === 'void') {
       if (known.voids.length < MAX_VOIDS) known.voids.push(found);
@@ -402,7 +402,7 @@ export class NumberJoin {
   }
 
   /** An older reply may have numbers of an earlier decision that the ledger no longer has. */
-  #replied(known: Known, reply: FoundNumbers): void {
+  #replied(known: KnownNumbers, reply: FoundNumbers): void {
     const right = known.decision ?? known.reply;
     const { losses } = this.#options;
     known.reply ??= reply;
@@ -411,7 +411,7 @@ export class NumberJoin {
       this.#wrongReply(known, right, reply);
   }
 
-  #wrongReply({ voids }: Known, right: FoundNumbers | undefined, reply: FoundNumbers): void {
+  #wrongReply({ voids }: KnownNumbers, right: FoundNumbers | undefined, reply: FoundNumbers): void {
     const { find, losses } = this.#options;
     const ofVoid = voids.find((one) => isSame(one, reply));
     // In a copied log at other offsets records are void that counted before.
@@ -442,7 +442,7 @@ export const TOLD_ANEW = 'a correlation ID was told numbers that the ledger has 
 const MAX_VOIDS = 10;
 
 /** What is known of one correlation ID in one sequence. */
-interface Known {
+interface KnownNumbers {
   decision?: FoundNumbers;
   /** The first reply. */
   reply?: FoundNumbers;

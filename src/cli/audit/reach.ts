@@ -37,7 +37,7 @@ export interface AuditLogs {
 }
 
 /** A partition as it is read. */
-interface Log {
+interface LogSpan {
   readonly topic: string;
   start: number;
   /** The offset behind the last record. */
@@ -54,7 +54,7 @@ interface Log {
  * since its oldest record.
  */
 export class LogReach {
-  readonly #logs = new Map<string, Log>();
+  readonly #logs = new Map<string, LogSpan>();
 
   constructor(spans: readonly ReadSpan[]) {
     for (const span of spans) {

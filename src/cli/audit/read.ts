@@ -325,7 +325,7 @@ function count(counts: Map<string, number>, code: string): void {
 }
 
 /** How workers read requests. */
-interface RequestForm {
+interface RequestReading {
   readonly names: HeaderNames;
   /** How many partitions the ledger has: they decide. */
   readonly partitions: number;
@@ -334,7 +334,7 @@ interface RequestForm {
 const NONE = Buffer.alloc(0);
 
 /** A record of the request topic; what can't be read as a request is one that workers reject. */
-function foundRequest(record: TopicRecord, { names, partitions }: RequestForm): FoundRequest {
+function foundRequest(record: TopicRecord, { names, partitions }: RequestReading): FoundRequest {
   const { topic, partition, offset, timestampMs: timeMs, value } = record;
   const headers = record.headers as RecordHeaders;
   const place = { kind: 'request', source: 'request', topic, partition, offset, timeMs } as const;

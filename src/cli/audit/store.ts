@@ -36,9 +36,9 @@ export class AuditStore implements Disposable {
   readonly #db: DatabaseSync;
   readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
   readonly #topics = new Names();
-  readonly #found: Table<Found>;
-  readonly #numbers: Table<FoundNumbers>;
-  readonly #runs: Table<IdRun>;
+  readonly #found: AuditTable<Found>;
+  readonly #numbers: AuditTable<FoundNumbers>;
+  readonly #runs: AuditTable<IdRun>;
   readonly #addLetter: StatementSync;
   #letters = 0;
   #units = 0;
@@ -54,10 +54,10 @@ export class AuditStore implements Disposable {
       CREATE TABLE letter (partition, "offset", time, code, PRIMARY KEY (partition, "offset", time)) WITHOUT ROWID`);
     const fields = { ...FIELDS, topic: this.#topics.field, replyTopic: this.#topics.field };
     const order = ['place', 'address', 'firstPartition', 'firstOffset', 'isFirst'];
-    this.#found = new Table(db, { name: 'found', order, fields, shapes: TYPES.map((type) => type.fields) });
+    this.#found = new AuditTable(db, { name: 'found', order, fields, shapes: TYPES.map((type) => type.fields) });
     const numbers = { ...fields, first: NUMBER, step: NUMBER, kind: oneOf(NUMBER_KINDS) };
-    this.#numbers = new Table(db, { name: 'numbers', order: ['place'], fields: numbers, shapes: [OF_NUMBERS] });
-    this.#runs = new Table(db, { name: 'run', order: [], fields: { ...fields, step: BIG }, shapes: [OF_RUNS] });
+    this.#numbers = new AuditTable(db, { name: 'numbers', order: ['place'], fields: numbers, shapes: [OF_NUMBERS] });
+    this.#runs = new AuditTable(db, { name: 'run', order: [], fields: { ...fields, step: BIG }, shapes: [OF_RUNS] });
     this.#addLetter = db.prepare('INSERT OR IGNORE INTO letter VALUES (?, ?, ?, ?)');
     db.exec('BEGIN');
   }
@@ -302,7 +302,7 @@ interface TableOptions {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Things on disk, of one type or several. What is undefined in a thing is left out when it is read. */
-class Table<T extends object> {
+class AuditTable<T extends object> {
   readonly #db: DatabaseSync;
   readonly #options: TableOptions;
   /** What each type needs: its statement, and the name, the column and the coding of each field. */

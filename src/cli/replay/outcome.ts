@@ -78,7 +78,7 @@ export function outcomeText(outcome: ReplayOutcome, paint: ReturnType<typeof pal
 }
 
 /** A decision for a request that had none before it was read again. */
-interface Decided {
+interface ListedDecision {
   /** The line that people read. */
   readonly text: string;
   readonly json: object;
@@ -107,7 +107,7 @@ export interface GivenOptions {
 export class Given {
   readonly #options: GivenOptions;
   readonly #ranges: ReadonlyMap<number, PartitionPlan>;
-  readonly listed: Decided[] = [];
+  readonly listed: ListedDecision[] = [];
   requests = 0;
   ids = 0;
   numbers = 0;

@@ -170,12 +170,12 @@ const MAX_RECENT = 10_000;
 const keyName = (key: Buffer): string => key.toString('latin1');
 
 /** A record of a sequence. */
-type SequenceRecord =
+type NamedRecord =
   | { readonly sequence: string; readonly requestId: Buffer; readonly entry: LedgerNumbers }
   | { readonly sequence: string; readonly requestId?: undefined; readonly entry: LedgerStatement };
 
 /** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
-export function sequenceRecord({ key, value, headers }: TopicRecord): SequenceRecord | undefined {
+export function sequenceRecord({ key, value, headers }: TopicRecord): NamedRecord | undefined {
   if (key === null || value === null || !isOfSequence(key)) return undefined;
   return unlessInvalid(() => {
     const read = readLedgerKey(key);

@@ -36,7 +36,7 @@ export interface TraceOptions extends LayoutOptions, FormFlags {
   readonly json?: true;
 }
 
-interface Trace {
+interface TracedRequest {
   /** The ID that was traced; undefined if it was a correlation ID. */
   readonly id: bigint | undefined;
   readonly traced: TracedEntry;
@@ -67,7 +67,7 @@ function timeOf(id: bigint, layout: Layout, command: Command): number {
   }
 }
 
-async function traceId(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<Trace> {
+async function traceId(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<TracedRequest> {
   return withKafka(context, async (session) => {
     const traced = await findEntry(session, id, timeMs);
     if (traced === undefined) {
@@ -110,7 +110,7 @@ export async function traceRequest(
 }
 
 /** The line that --json prints. */
-function traceJson({ id, traced, request, replies }: Trace): object {
+function traceJson({ id, traced, request, replies }: TracedRequest): object {
   const { record, entry, requestId, loserTo, doubtful } = traced;
   const { batch } = entry;
   return {
@@ -145,7 +145,7 @@ function traceJson({ id, traced, request, replies }: Trace): object {
   };
 }
 
-function traceText(context: CliContext, { id, traced, request, replies }: Trace): string {
+function traceText(context: CliContext, { id, traced, request, replies }: TracedRequest): string {
   const paint = palette(context);
   const { record, entry, requestId, loserTo, doubtful } = traced;
   const { batch } = entry;

@@ -217,7 +217,7 @@ export class Joiner {
 const MAX_REMEMBERED = 1_000;
 
 type LeadershipSettings = PlanSettings & { readonly topic: string };
-type Member = JoinGroupResponse['members'][number];
+type JoinedMember = JoinGroupResponse['members'][number];
 
 /**
  * The leader's part in a group: assigning the partitions of its topic.
@@ -256,7 +256,7 @@ export class Leadership {
     }
   }
 
-  #candidate({ memberId, instanceId, metadata }: Member): Candidate | undefined {
+  #candidate({ memberId, instanceId, metadata }: JoinedMember): Candidate | undefined {
     try {
       const { topics, claims, copies, unreached } = decodeJoining(this.#settings.topic, metadata);
       if (!topics.includes(this.#settings.topic)) {
@@ -289,7 +289,7 @@ export class Leadership {
   }
 }
 
-function byInstance(generation: number, members: readonly Member[], plan: Plan): ReadonlyMap<string, Claims> {
+function byInstance(generation: number, members: readonly JoinedMember[], plan: Plan): ReadonlyMap<string, Claims> {
   return new Map(
     members.flatMap(({ memberId, instanceId }) => {
       const share = plan.get(memberId);

@@ -77,7 +77,7 @@ export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings,
  */
 function interimOwners(candidates: readonly Candidate[], targets: readonly Candidate[], lags: Lags): Candidate[] {
   const present = presentOwners(candidates);
-  const choices = targets.map((target, partition): Choice => {
+  const choices = targets.map((target, partition): StandbyChoice => {
     const reaching = candidates.filter(({ unreached = [] }) => !unreached.includes(partition));
     const able = reaching.length === 0 ? candidates : reaching;
     const caughtUp = able.filter((one) => lags.isCaughtUp(one, partition));
@@ -96,7 +96,7 @@ function interimOwners(candidates: readonly Candidate[], targets: readonly Candi
 }
 
 /** Who owns a partition for now, or among whom the one with the fewest is chosen. */
-interface Choice {
+interface StandbyChoice {
   readonly owner: Candidate | undefined;
   readonly others: readonly Candidate[];
 }

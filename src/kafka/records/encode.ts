@@ -60,7 +60,7 @@ export function encodeBatch(
 const EMPTY = Buffer.alloc(0);
 
 type Value = Bytes | string | null;
-type Headers = NonNullable<NewRecord['headers']>;
+type NewHeaders = NonNullable<NewRecord['headers']>;
 
 /** The records of a batch have the same few names: each is encoded once. */
 class EncodedNames {
@@ -90,7 +90,7 @@ interface Measure {
 
 const NO_HEADERS: Measure = { count: 0, bytes: 0 };
 
-function measure(headers: Headers | undefined, names: EncodedNames): Measure {
+function measure(headers: NewHeaders | undefined, names: EncodedNames): Measure {
   if (headers === undefined) return NO_HEADERS;
   let count = 0;
   let bytes = 0;
@@ -108,7 +108,7 @@ function measure(headers: Headers | undefined, names: EncodedNames): Measure {
   return { count, bytes };
 }
 
-function writeHeaders(writer: Writer, headers: Headers | undefined, names: EncodedNames): void {
+function writeHeaders(writer: Writer, headers: NewHeaders | undefined, names: EncodedNames): void {
   for (const name in headers) {
     const encoded = names.of(name);
     const value = headers[name];

@@ -22,7 +22,7 @@ const KEPT_HEADERS = 900;
 export const HEADERS_CUT = 'idalloc-headers-cut';
 
 /** The names of a record's headers, in order, and how many headers were left out. */
-interface HeaderNames {
+interface KnownNames {
   readonly texts: readonly string[];
   /** Each name as it is in the record: its bytes, behind their length. */
   readonly sized: readonly Buffer[];
@@ -30,7 +30,7 @@ interface HeaderNames {
 }
 
 /** Those of the last record that was read: the next one mostly has the same, in whatever batch it is. */
-let lastNames: HeaderNames = { texts: [], sized: [], leftOut: 0 };
+let lastNames: KnownNames = { texts: [], sized: [], leftOut: 0 };
 
 type MutableHeaders = Record<string, HeaderValue | HeaderValue[]>;
 
@@ -98,7 +98,7 @@ export class RecordReader {
     return record;
   }
 
-  #readNames(count: number): HeaderNames {
+  #readNames(count: number): KnownNames {
     const cursor = this.#cursor;
     if (count < 0) throw damaged();
     const kept = count > MAX_HEADERS ? KEPT_HEADERS : count;
@@ -132,7 +132,7 @@ class RecordInBatch implements FetchedRecord, RecordFields {
   readonly timestampMs: number;
   readonly bulk: Bulk | undefined;
   readonly #bytes: Buffer;
-  readonly #names: HeaderNames;
+  readonly #names: KnownNames;
   /** Where the key begins, with its length; the value, the headers behind it, and the first name follow each other. */
   readonly #keyAt: number;
   readonly #valueAt: number;
@@ -142,7 +142,7 @@ class RecordInBatch implements FetchedRecord, RecordFields {
   constructor(
     bytes: Buffer,
     at: { readonly keyAt: number; readonly valueAt: number; readonly headersAt: number },
-    names: HeaderNames,
+    names: KnownNames,
     bulk: Bulk | undefined,
     offset: number,
     timestampMs: number,

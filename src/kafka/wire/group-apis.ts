@@ -255,10 +255,10 @@ interface GroupReport extends Result {
   readonly state: string;
   /** The assigner; absent or empty while the members have not chosen one. */
   readonly protocol?: string;
-  readonly members: readonly MemberReport[];
+  readonly members: readonly MemberDescription[];
 }
 
-interface MemberReport {
+interface MemberDescription {
   readonly memberId: string;
   readonly clientId: string;
   readonly clientHost: string;
@@ -274,7 +274,7 @@ interface ModernGroup extends GroupReport {
   readonly members: readonly ModernMember[];
 }
 
-interface ModernMember extends MemberReport {
+interface ModernMember extends MemberDescription {
   /** It takes part by the classic protocol, as workers do. */
   readonly isClassic: boolean;
 }

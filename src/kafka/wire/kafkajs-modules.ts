@@ -84,7 +84,7 @@ export interface Entry {
   reject(error: Error): void;
 }
 
-interface ConnectionOptions {
+interface InnerConnectionOptions {
   readonly host: string;
   readonly port: number;
   readonly logger: InnerLogger;
@@ -108,22 +108,22 @@ export interface Decoded {
 }
 
 /** One of Kafka's APIs, in the versions that kafkajs has. */
-interface Definition {
+interface ApiDefinition {
   readonly versions: readonly string[];
   protocol(of: { readonly version: number }): (options: object) => Protocol<Decoded>;
 }
 
 const kafkajs = typed<{
   /** By kafkajs' name of the API. */
-  readonly requests: Readonly<Record<string, Definition>>;
-  lookup(versions: ApiVersions): (apiKey: number, definition: Definition) => (options: object) => Protocol<Decoded>;
+  readonly requests: Readonly<Record<string, ApiDefinition>>;
+  lookup(versions: ApiVersions): (apiKey: number, definition: ApiDefinition) => (options: object) => Protocol<Decoded>;
 }>(requestsModule);
 
 /** Finds the requests of an API in the newest version that both sides support. */
 export const { lookup } = kafkajs;
 
 /** kafkajs' requests of an API; throws for a name that it does not have. */
-export function definitionOf(name: string): Definition {
+export function definitionOf(name: string): ApiDefinition {
   const definition = kafkajs.requests[name];
   if (definition === undefined) throw new TypeError(`kafkajs has no requests of ${name}`);
   return definition;
@@ -137,7 +137,7 @@ declare class KafkajsConnection {
   readonly sessionLifetime: { toString(): string };
   /** How many milliseconds before its end a session is renewed. */
   reauthenticationThreshold: number;
-  constructor(options: ConnectionOptions);
+  constructor(options: InnerConnectionOptions);
   connect(): Promise<unknown>;
   setVersions(versions: ApiVersions): void;
   setSupportAuthenticationProtocol(isSupported: boolean): void;

@@ -90,7 +90,7 @@ interface DecodedResult {
   readonly errorMessage?: string | null;
 }
 
-interface CreatedTopics extends Decoded {
+interface CreationResponse extends Decoded {
   readonly topicErrors: readonly (DecodedResult & { readonly topic: string })[];
 }
 
@@ -117,7 +117,7 @@ export const TOPIC_APIS = {
       }),
     }),
   }),
-  createTopics: api<CreateTopicsRequest, CreateTopicsResponse, CreatedTopics>({
+  createTopics: api<CreateTopicsRequest, CreateTopicsResponse, CreationResponse>({
     name: 'CreateTopics',
     key: 19,
     make: ({ topics, timeoutMs }) => ({

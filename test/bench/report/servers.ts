@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePorts } from '../../../ops/dev/ports.ts';
-import { Authority } from '../../support/certificates.ts';
+import { CertificateAuthority } from '../../support/certificates.ts';
 import { type ProcessServers, startProcessServers } from '../../support/process-servers.ts';
 import { SUITE } from '../../support/servers.ts';
 import { Stage } from '../stage.ts';
@@ -25,7 +25,7 @@ export class ReportServers implements AsyncDisposable {
   static async start(say: (line: string) => void): Promise<ReportServers> {
     const dir = mkdtempSync(join(tmpdir(), 'idalloc-report-'));
     try {
-      const authority = new Authority(dir);
+      const authority = new CertificateAuthority(dir);
       const { bothFile } = authority.issue('server');
       const ports = await freePorts(4);
       const [client, broker, controller, tls] = ports.map((port) => `127.0.0.1:${port}`);

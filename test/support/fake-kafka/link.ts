@@ -71,7 +71,7 @@ interface Way {
   lastMs: number;
 }
 
-interface Waiting {
+interface QueuedCall {
   readonly serve: (done: () => void) => void;
 }
 
@@ -89,7 +89,7 @@ class FakeLink implements BrokerLink {
   readonly #back: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #open = new Set<(error: KafkaError) => void>();
   /** At the broker: the calls that have arrived; the first is being served. */
-  readonly #queue: Waiting[] = [];
+  readonly #queue: QueuedCall[] = [];
   /** At the host: the answers that it has not taken yet. */
   readonly #arrived: Array<() => void> = [];
   readonly #isOver: () => void;

@@ -16,7 +16,7 @@ export interface TopicFault {
 }
 
 /** What is wrong with the topics. */
-interface Verdict {
+interface TopicsVerdict {
   /** No worker may start on these. */
   readonly faults: readonly TopicFault[];
   /**
@@ -31,7 +31,7 @@ interface Verdict {
 }
 
 /** Every reason why a worker must not start on these topics. */
-export function judgeTopics(found: ReadonlyMap<string, FoundTopic>, settings: TopicSettings): Verdict {
+export function judgeTopics(found: ReadonlyMap<string, FoundTopic>, settings: TopicSettings): TopicsVerdict {
   const faults: TopicFault[] = [];
   for (const name of [settings.requests, settings.ledger, settings.deadLetters, settings.witness]) {
     if (!found.has(name)) faults.push(invalid(`topic '${name}' does not exist: run 'idalloc topics init'`));

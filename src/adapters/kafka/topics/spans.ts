@@ -31,7 +31,7 @@ export interface Source {
 export const ISOLATION = 'read_uncommitted';
 /** How workers read requests: those of a transaction that was aborted were never sent. */
 export const OF_REQUESTS = 'read_committed';
-export type Isolation = typeof ISOLATION | typeof OF_REQUESTS;
+export type ReadIsolation = typeof ISOLATION | typeof OF_REQUESTS;
 const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
 
 /**
@@ -39,7 +39,7 @@ const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
  *
  * @throws IdallocError TOPIC_INVALID for a topic that does not exist, KAFKA_UNAVAILABLE.
  */
-export async function wholeTopic(source: Source, topic: string, isolation: Isolation = ISOLATION): Promise<Span[]> {
+export async function wholeTopic(source: Source, topic: string, isolation: ReadIsolation = ISOLATION): Promise<Span[]> {
   return await forEachPartition(source, topic, (partition) => spanOf(source, topic, partition, isolation));
 }
 
@@ -47,7 +47,7 @@ export async function wholeTopic(source: Source, topic: string, isolation: Isola
 export async function wholeTopics(
   source: Source,
   topics: readonly string[],
-  isolation: Isolation = ISOLATION,
+  isolation: ReadIsolation = ISOLATION,
 ): Promise<Span[]> {
   return (await Promise.all([...new Set(topics)].map((topic) => wholeTopic(source, topic, isolation)))).flat();
 }
@@ -61,7 +61,7 @@ async function spanOf(
   { cluster, runtime }: Source,
   topic: string,
   partition: number,
-  isolation: Isolation = ISOLATION,
+  isolation: ReadIsolation = ISOLATION,
 ): Promise<Span> {
   const { logStart, end } = await boundsOf(cluster, runtime, { ...QUERY, isolation, topic, partition });
   return { topic, partition, from: logStart, to: end };
@@ -144,7 +144,7 @@ export interface TopicRecord extends FetchedRecord {
 export interface SpanReading {
   readonly signal: AbortSignal;
   /** By default ISOLATION. */
-  readonly isolation?: Isolation;
+  readonly isolation?: ReadIsolation;
   /** Takes each record, in log order within a partition; returns true to end the reading. */
   readonly take: (record: TopicRecord) => boolean | undefined;
   /** One record stands for each dense batch, as workers read requests: for a comparison with what a worker has read. */
