@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
@@ -50,6 +50,20 @@ class Timers {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
+/** What a test runs, which is stopped after it. */
+let kept: { readonly stop: AbortController; readonly done: Promise<unknown> } | undefined;
+
+afterEach(async () => {
+  kept?.stop.abort();
+  if (kept !== undefined) expect(await kept.done).toBe('stopped');
+  kept = undefined;
+});
+
+async function opened(): Promise<{ readonly stage: Stage; readonly host: Host }> {
+  const stage = await Stage.open();
+  return { stage, host: await stage.host() };
+}
+
 async function running(stage: Stage, host: Host, measureDrift = async () => {}) {
   const timers = new Timers(stage);
   const stop = new AbortController();
@@ -68,21 +82,19 @@ async function running(stage: Stage, host: Host, measureDrift = async () => {}) 
     () => 'stopped' as const,
     (error: unknown) => error,
   );
+  kept = { stop, done };
   await timers.pass(0);
   return { timers, stop, runner, done, anchors };
 }
 
 describe('keeping an identity', () => {
   it('acquires immediately and holds it by heartbeats for as long as etcd answers', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     const { fence } = host.identity.state;
     await timers.pass(120_000);
     expect(host.authority()).toMatchObject({ ok: true, fence });
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('waits for a ceiling that is ahead in short steps, without holding a lease', async () => {
@@ -90,24 +102,19 @@ describe('keeping an identity', () => {
     const host = await stage.host({ staticWorkerId: 1 });
     const ahead = toTicks(layout, wallMs(host.clock.read().wall + 20_000));
     stage.etcd.tamper(keys.ceiling(1), encodeCeiling({ ticks: ahead, nonce: 'other' }));
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     await timers.pass(19_000);
     expect(stage.etcd.peek(keys.owner(1))).toBeUndefined();
     await timers.pass(1_000);
     expect(host.authority().ok).toBe(true);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a failed heartbeat is repeated each second, so that a single failure stops nothing', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     host.faults.set('keepAlive', Array<Fault>(4).fill('request lost'));
     await timers.pass(60_000);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a heartbeat without an answer for 4 s is repeated in time for the own deadline', async () => {
@@ -118,12 +125,10 @@ describe('keeping an identity', () => {
       await timers.sleep(4_000, new AbortController().signal);
       return { fault: 'request lost' };
     });
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     silentUntilMs = timing.heartbeatMs + 4_000;
     await timers.pass(60_000);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a deadline between two checks of the patrol takes effect on time', async () => {
@@ -133,27 +138,22 @@ describe('keeping an identity', () => {
       if (name === 'range') stage.pass(lateMs);
       return { fault: name === 'keepAlive' ? 'request lost' : 'pass' };
     });
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     await timers.pass(lateMs + timing.refuseAfterMs - 1);
     expect(host.states.at(-1)).toMatchObject({ mode: 'held' });
     await timers.pass(1);
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended' });
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('an outage of etcd suspends after 15 s, and the same identity resumes', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     const { fence } = host.identity.state;
     host.faults.set('keepAlive', Array<Fault>(10).fill('request lost'));
     await timers.pass(timing.refuseAfterMs);
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended' });
     await timers.pass(10_000);
     expect(host.authority()).toMatchObject({ ok: true, fence });
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('the deadline takes effect on time even if the heartbeat in flight never ends', async () => {
@@ -179,7 +179,7 @@ describe('keeping an identity', () => {
       if (name === 'transact') calls += 1;
       return { fault: 'pass' };
     });
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     const { fence } = host.identity.state;
     stage.etcd.fill();
     await timers.pass(timing.reserveMs + timing.heartbeatMs);
@@ -191,8 +191,6 @@ describe('keeping an identity', () => {
     stage.etcd.free();
     await timers.pass(2_000);
     expect(host.authority()).toMatchObject({ ok: true, fence });
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it.each([false, true])(
@@ -205,7 +203,7 @@ describe('keeping an identity', () => {
         return { fault: 'pass' };
       });
       stage.etcd.fill(appliesOne);
-      const { timers, stop, done } = await running(stage, host);
+      const { timers } = await running(stage, host);
       await timers.pass(120_000);
       expect(host.authority()).toMatchObject({ code: 'NO_IDENTITY', message: expect.stringContaining('ETCD_REFUSED') });
       expect(grants).toBeGreaterThan(100);
@@ -213,21 +211,18 @@ describe('keeping an identity', () => {
       stage.etcd.free();
       await timers.pass(2_000);
       expect(host.authority().ok).toBe(true);
-      stop.abort();
-      expect(await done).toBe('stopped');
     },
   );
 
   it('a worker whose claims are refused, though its leases are granted, says so and sends about one a second', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     const { transact } = stage.etcd;
     let claims = 0;
     stage.etcd.transact = () => {
       claims += 1;
       throw new IdallocError('ETCD_REFUSED', 'permission denied');
     };
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     await timers.pass(60_000);
     expect(host.authority()).toMatchObject({
       code: 'NO_IDENTITY',
@@ -238,25 +233,19 @@ describe('keeping an identity', () => {
     stage.etcd.transact = transact;
     await timers.pass(2_000);
     expect(host.authority().ok).toBe(true);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a lost identity is replaced by a new term', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     stage.etcd.tamper(keys.owner(0), undefined);
     await timers.pass(timing.heartbeatMs + 2_000);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'lost', 'none', 'acquiring', 'held']);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('an ejected clock releases the identity within 50 ms; once steady, it is watched for 1.5 s before the next acquire', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done, anchors } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers, anchors } = await running(stage, host);
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'back' };
     await timers.pass(50);
     expect(host.authority()).toMatchObject({ ok: false, code: 'CLOCK_BACKWARD' });
@@ -267,14 +256,11 @@ describe('keeping an identity', () => {
     expect(host.authority().ok).toBe(false);
     await timers.pass(1);
     expect(host.authority().ok).toBe(true);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a clock that goes wrong again is watched for 1.5 s from then on', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'back' };
     await timers.pass(1_000);
     host.clock.verdict = { kind: 'steady' };
@@ -287,25 +273,19 @@ describe('keeping an identity', () => {
     expect(host.authority().ok).toBe(false);
     await timers.pass(100);
     expect(host.authority().ok).toBe(true);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a clock jump is reported as such, even if by its time the deadline has passed', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     host.clock.stepMs = 3_600_000;
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
     await timers.pass(50);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'none']);
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('asks the brokers for the time each minute while it holds an identity, and stops even if none answers', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     const asked: number[] = [];
     const answers = [() => Promise.resolve(), () => Promise.reject(new Error('no broker'))];
     const { timers, stop, done } = await running(stage, host, () => {
@@ -325,29 +305,23 @@ describe('keeping an identity', () => {
   });
 
   it('a paused process asks etcd immediately, and resumes the same identity', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers } = await running(stage, host);
     const { fence } = host.identity.state;
     await timers.pass(1_000);
     host.identity.paused(host.clock.read());
     expect(host.authority()).toMatchObject({ ok: false, code: 'PROCESS_PAUSED' });
     await timers.pass(50);
     expect(host.authority()).toMatchObject({ ok: true, fence });
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('a call of `wake` makes an ejection take effect immediately', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
-    const { timers, stop, runner, done } = await running(stage, host);
+    const { stage, host } = await opened();
+    const { timers, runner } = await running(stage, host);
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
     runner.wake();
     await timers.pass(0);
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('backs off while the pool is exhausted, up to 5 s', async () => {
@@ -358,17 +332,14 @@ describe('keeping an identity', () => {
       if (name === 'range') reads.push(stage.nowMs);
       return { fault: 'pass' };
     });
-    const { timers, stop, done } = await running(stage, host);
+    const { timers } = await running(stage, host);
     await timers.pass(20_000);
     expect(reads).toEqual([0, 375, 1_125, 2_625, 5_625, 9_375, 13_125, 16_875]);
     expect(host.authority()).toMatchObject({ ok: false, code: 'POOL_EXHAUSTED' });
-    stop.abort();
-    expect(await done).toBe('stopped');
   });
 
   it('stopping releases the identity and leaves no timer', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     const { timers, stop, done } = await running(stage, host);
     stop.abort();
     expect(await done).toBe('stopped');
@@ -390,10 +361,10 @@ describe('keeping an identity', () => {
   });
 
   it('a damaged namespace makes it reject', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     stage.etcd.tamper(keys.ceiling(2), undefined);
     const { timers, done } = await running(stage, host);
+    kept = undefined; // it has ended by itself
     expect(await done).toMatchObject({ code: 'NAMESPACE_DAMAGED' });
     expect(timers.count).toBe(0);
   });

@@ -54,10 +54,8 @@ interface Case {
   readonly answer: string;
   readonly when?: string;
   readonly scene: () => Scene | Promise<Scene>;
-  readonly first: readonly string[];
-  /** When the record is read again because its offset was not committed. */
-  readonly afterCrash: readonly string[];
-  readonly inReplay: readonly string[];
+  /** What it gets first; when it is read again because its offset was not committed; and in a replay. */
+  readonly reads: readonly [first: readonly string[], afterCrash: readonly string[], inReplay: readonly string[]];
 }
 
 const worker = (topic: MemoryLedger, deps: Partial<MemoryWorker['deps']> = {}) => {
@@ -107,12 +105,8 @@ function ordered(
       const head = await world.heads.read(0, [sequence]);
       const statement = { next: 1, step: 1, max: 1_000, format: '', closed: false, edition: 1, ...rest };
       const pending = [{ kind: 'order', sequence, first, statement } as const];
-      await world.heads.swap(0, head, {
-        ...head,
-        namespace: NAMESPACE,
-        pending,
-        sequences: new Map([[sequence, statement]]),
-      });
+      const sequences = new Map([[sequence, statement]]);
+      await world.heads.swap(0, head, { ...head, namespace: NAMESPACE, pending, sequences });
       return world.worker();
     },
   };
@@ -127,9 +121,7 @@ const CASES: readonly Case[] = [
   {
     answer: 'a batch',
     scene: () => once(request(AT, 'a'), {}, { quotas: usedUp() }),
-    first: ['0+1'],
-    afterCrash: ['QUOTA_EXCEEDED'],
-    inReplay: ['QUOTA_EXCEEDED'],
+    reads: [['0+1'], ['QUOTA_EXCEEDED'], ['QUOTA_EXCEEDED']],
   },
   {
     answer: 'EXPIRED',
@@ -141,17 +133,13 @@ const CASES: readonly Case[] = [
       };
       return { ...scene, mended };
     },
-    first: ['EXPIRED'],
-    afterCrash: ['77+1'],
-    inReplay: ['77+1'],
+    reads: [['EXPIRED'], ['77+1'], ['77+1']],
   },
   {
     answer: 'EXPIRED',
     when: 'nothing was decided meanwhile',
     scene: () => once(request(AT, 'a', { expiresAtMs: 1 }), {}),
-    first: ['EXPIRED'],
-    afterCrash: ['EXPIRED'],
-    inReplay: ['EXPIRED'],
+    reads: [['EXPIRED'], ['EXPIRED'], ['EXPIRED']],
   },
   {
     answer: 'CONFLICT',
@@ -165,9 +153,7 @@ const CASES: readonly Case[] = [
       };
       return { topic, asked: request(AT, 'a', { count: 2 }), first: worker(topic), mended };
     },
-    first: ['CONFLICT'],
-    afterCrash: ['FORGOTTEN'],
-    inReplay: ['FORGOTTEN'],
+    reads: [['CONFLICT'], ['FORGOTTEN'], ['FORGOTTEN']],
   },
   {
     answer: 'FORGOTTEN',
@@ -178,52 +164,38 @@ const CASES: readonly Case[] = [
       topic.trim(0, 1);
       return { topic, asked: request(AT, 'a'), first: worker(topic), mended: () => old };
     },
-    first: ['FORGOTTEN'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['FORGOTTEN'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'QUOTA_EXCEEDED',
     scene: () => once(request(AT, 'a'), { quotas: usedUp() }),
-    first: ['QUOTA_EXCEEDED'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['QUOTA_EXCEEDED'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'INVALID_COUNT',
     scene: () => once(request(AT, 'a', { count: 9_000 }), { maxCount: 8_000 }),
-    first: ['INVALID_COUNT', 'letter INVALID_COUNT'],
-    afterCrash: ['0+9000'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['INVALID_COUNT', 'letter INVALID_COUNT'], ['0+9000'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'INVALID_REPLY_TOPIC',
     scene: () => once(request(AT, 'a'), { reader: readerFor({ replyPolicy: { ...POLICY, prefix: 'other.' } }) }),
-    first: ['letter INVALID_REPLY_TOPIC'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['letter INVALID_REPLY_TOPIC'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'UNKNOWN_SCHEMA',
     scene: () => once(inConfluent, { schemas: schemasOf('none') }, { schemas: learned }),
-    first: ['letter UNKNOWN_SCHEMA'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['letter UNKNOWN_SCHEMA'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'SCHEMA_REGISTRY_UNAVAILABLE',
     scene: () => once(inConfluent, { schemas: schemasOf(undefined) }, { schemas: learned }),
-    first: ['letter SCHEMA_REGISTRY_UNAVAILABLE'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['letter SCHEMA_REGISTRY_UNAVAILABLE'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'REPLY_UNDELIVERABLE',
     when: 'the topic was missing before it was decided',
     scene: () => once(request(AT, 'a'), { replyTopics: { exists: async () => false } }),
-    first: ['letter REPLY_UNDELIVERABLE'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['letter REPLY_UNDELIVERABLE'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'REPLY_UNDELIVERABLE',
@@ -233,9 +205,7 @@ const CASES: readonly Case[] = [
       scene.first.publisher.refusing.set(REPLIES, 'MESSAGE_TOO_LARGE');
       return scene;
     },
-    first: ['letter REPLY_UNDELIVERABLE'],
-    afterCrash: ['0+1'],
-    inReplay: ['0+1'],
+    reads: [['letter REPLY_UNDELIVERABLE'], ['0+1'], ['0+1']],
   },
   {
     answer: 'MISROUTED',
@@ -244,23 +214,17 @@ const CASES: readonly Case[] = [
       const scene = once(request(AT, 'a', { headers }), {});
       return { ...scene, first: new MemoryWorker({ topic: scene.topic, homeOf: () => 1 }) };
     },
-    first: ['MISROUTED', 'letter MISROUTED'],
-    afterCrash: ['0+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['MISROUTED', 'letter MISROUTED'], ['0+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'UNKNOWN_SEQUENCE',
     scene: () => ordered(wanted(AT, 'a', 1, 'tickets'), {}, { sequence: 'tickets', first: -1, next: 4 }),
-    first: ['UNKNOWN_SEQUENCE'],
-    afterCrash: ['4+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['UNKNOWN_SEQUENCE'], ['4+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'SEQUENCE_EXHAUSTED',
     scene: () => ordered(wanted(AT, 'a', 3), { max: 2 }, { sequence: 'invoices', first: 1, max: 9, edition: 2 }),
-    first: ['SEQUENCE_EXHAUSTED'],
-    afterCrash: ['1+3'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['SEQUENCE_EXHAUSTED'], ['1+3'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'SEQUENCE_CLOSED',
@@ -268,9 +232,7 @@ const CASES: readonly Case[] = [
       const world = numbersWorld({ closed: true });
       return { topic: world.topic, asked: wanted(AT, 'a'), first: world.worker(), mended: () => world.worker() };
     },
-    first: ['SEQUENCE_CLOSED'],
-    afterCrash: ['SEQUENCE_CLOSED'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['SEQUENCE_CLOSED'], ['SEQUENCE_CLOSED'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'SEQUENCE_STOPPED',
@@ -282,9 +244,7 @@ const CASES: readonly Case[] = [
       const mended = () => world.worker({ namespace: () => REBUILT });
       return { topic: world.topic, asked: wanted(AT, 'a'), first: world.worker(), mended };
     },
-    first: ['SEQUENCE_STOPPED'],
-    afterCrash: ['6+1'],
-    inReplay: ['ANSWERED_BEFORE'],
+    reads: [['SEQUENCE_STOPPED'], ['6+1'], ['ANSWERED_BEFORE']],
   },
   {
     answer: 'ANSWERED_BEFORE',
@@ -297,14 +257,12 @@ const CASES: readonly Case[] = [
       };
       return { topic, asked: request(AT, 'a'), first: worker(topic), mended };
     },
-    first: ['ANSWERED_BEFORE'],
-    afterCrash: ['77+1'],
-    inReplay: ['77+1'],
+    reads: [['ANSWERED_BEFORE'], ['77+1'], ['77+1']],
   },
 ];
 
 describe('a record that is read again', () => {
-  describe.each(CASES)('after $answer', ({ when, scene: make, first, afterCrash, inReplay }) => {
+  describe.each(CASES)('after $answer', ({ when, scene: make, reads: [first, afterCrash, inReplay] }) => {
     const about = when === undefined ? '' : `, where ${when}`;
 
     it(`is decided as the table in the page of limits says, if its offset was not committed${about}`, async () => {

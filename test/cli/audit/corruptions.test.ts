@@ -32,8 +32,6 @@ const nth = Corruptible.nth;
 const LATER = BigInt(1_000) << layout.timestampShift;
 const laterBy = (by: bigint) => (range: { first: bigint; count: number }) => ({ ...range, first: range.first + by });
 
-type Change = (history: Corruptible) => void;
-
 it('finds nothing in a history that nobody has changed', () => {
   expect(auditOf(topics).findings).toEqual([]);
   const { batches, numbers } = new Corruptible(topics);
@@ -41,107 +39,92 @@ it('finds nothing in a history that nobody has changed', () => {
   expect(Math.min(batches.length, numbers.length)).toBeGreaterThan(5);
 });
 
+/** Changes a history, about some IDs or numbers that it told in the middle. */
+type Change<T> = (history: Corruptible, told: T) => void;
+type Row<T> = readonly [what: string, code: FindingCode, change: Change<T>];
+type Batch = Corruptible['batches'][number];
+type Numbers = Corruptible['numbers'][number];
+
+const refusal = (code: string) => ({ error: { code, message: 'x' } });
+
 describe('finds, in the ledger,', () => {
-  it.each<[string, FindingCode, Change]>([
-    [
-      'an ID of another batch in an entry',
-      'OVERLAP',
-      (history) => history.entry(nth(history.batches, 4), nth(history.batches, 2).entry),
-    ],
+  it.each<Row<Batch>>([
+    ['an ID of another batch in an entry', 'OVERLAP', (history, told) => history.entry(other(history), told.entry)],
     [
       'a batch that is in two entries and in both replies',
       'OVERLAP',
-      (history) => history.both(nth(history.batches, 4), nth(history.batches, 2).entry.batch),
+      (history, { entry }) => history.both(other(history), entry.batch),
     ],
     [
       'a single ID that is in two entries and in both replies',
       'OVERLAP',
-      (history) => {
-        const { batch } = nth(history.batches, 2).entry;
-        const [{ first } = { first: 0n }] = batch.ranges;
-        history.both(nth(history.batches, 4), { ...batch, ranges: [{ first, count: 1 }] });
-      },
+      (history, { entry: { batch } }) => history.both(other(history), { ...batch, ranges: [firstOf(batch)] }),
     ],
     [
       'that a decision was replaced, the reply staying',
       'DIVERGENT',
-      (history) => history.entry(nth(history.batches, 2), { batch: history.free(nth(history.batches, 2)), count: 1 }),
+      (history, told) => history.entry(told, { batch: history.free(told), count: 1 }),
     ],
     [
       'a second decision in another partition',
       'SPLIT',
-      (history) => {
-        const told = nth(history.batches, 2);
+      (history, told) => {
         const partition = (told.record.partition + 1) % PARTITIONS;
         history.append(told.record, { partition });
         history.entry({ ...told, record: nth(history.records, -1) }, { batch: history.free(told), count: 1 });
       },
     ],
-    [
-      'that a decision is gone, its reply staying',
-      'UNDECIDED',
-      (history) => history.remove(nth(history.batches, 2).record),
-    ],
+    ['that a decision is gone, its reply staying', 'UNDECIDED', (history, { record }) => history.remove(record)],
     [
       'that a decision and its reply are gone',
       'MISSING_REPLY',
-      (history) => history.remove(nth(history.batches, 2).record, nth(history.batches, 2).reply),
+      (history, { record, reply }) => history.remove(record, reply),
     ],
     [
       'that a decision has the key of another request',
       'UNDECIDED',
-      (history) => history.change(nth(history.batches, 2).record, { key: encodeLedgerKey(Buffer.from('nobody')) }),
+      (history, { record }) => history.change(record, { key: encodeLedgerKey(Buffer.from('nobody')) }),
     ],
     [
       'fewer IDs than were asked for, in entry and reply',
       'MISMATCH',
       (history) => {
-        const told = nth(
-          history.batches.filter(({ entry }) => entry.count > 1),
-          2,
-        );
-        const [{ first } = { first: 0n }] = told.entry.batch.ranges;
-        history.both(told, { ...told.entry.batch, ranges: [{ first, count: 1 }] });
+        const several = history.batches.filter(({ entry }) => entry.count > 1);
+        const { batch } = nth(several, 2).entry;
+        history.both(nth(several, 2), { ...batch, ranges: [firstOf(batch)] });
       },
     ],
     [
       'an entry that names another reply topic than its request',
       'MISDIRECTED',
-      (history) => {
-        const told = nth(history.batches, 2);
-        const replyTopic = REPLY_TOPICS.find((topic) => topic !== told.entry.replyTopic) ?? '';
-        history.entry(told, { replyTopic });
-      },
+      (history, told) => history.entry(told, { replyTopic: topicBeside(told.entry.replyTopic) }),
     ],
     [
       'an entry with another request hash',
       'MISMATCH',
-      (history) => history.entry(nth(history.batches, 2), { requestHash: requestHash(7, 'id.replies.other') }),
+      (history, told) => history.entry(told, { requestHash: requestHash(7, 'id.replies.other') }),
     ],
     [
       'IDs above every ceiling that was witnessed, in entry and reply',
       'ABOVE_CEILING',
       (history) => {
-        const told = nth(history.batches, -1);
-        const { batch } = told.entry;
+        const last = nth(history.batches, -1);
+        const { batch } = last.entry;
         const ranges = batch.ranges.map(laterBy(3_600n * LATER));
-        history.both(told, { ...batch, ranges, generatedAtMs: batch.generatedAtMs + 3_600_000 });
+        history.both(last, { ...batch, ranges, generatedAtMs: batch.generatedAtMs + 3_600_000 });
       },
     ],
     [
       'a fence below that of lower IDs, in entry and reply',
       'FENCE',
-      (history) => {
-        const told = nth(history.batches, 4);
-        history.both(told, { ...told.entry.batch, fence: told.entry.batch.fence - 1n });
-      },
+      (history) => history.both(other(history), { ...other(history).entry.batch, fence: fenceBelow(history) }),
     ],
     [
       'IDs that were allocated under no term of their worker ID, in entry and reply',
       'OUTSIDE_EVIDENCE',
       (history) => {
-        const told = nth(history.batches, 4);
-        history.both(told, { ...told.entry.batch, workerId: told.entry.batch.workerId + 1 });
+        const { batch } = other(history).entry;
+        history.both(other(history), { ...batch, workerId: batch.workerId + 1 });
       },
     ],
     [
@@ -153,16 +136,25 @@ describe('finds, in the ledger,', () => {
     [
       'an entry whose writer had read beyond it',
       'UNREADABLE',
-      (history) => history.entry(nth(history.batches, 2), { end: nth(history.batches, 2).record.offset + 1 }),
+      (history, told) => history.entry(told, { end: told.record.offset + 1 }),
     ],
   ])('%s: %s', (_, code, change) => {
-    expect(codesAfter(change)).toContain(code);
+    expect(codesAfter((history) => change(history, nth(history.batches, 2)))).toContain(code);
   });
 });
 
+const other = (history: Corruptible): Batch => nth(history.batches, 4);
+const fenceBelow = (history: Corruptible): bigint => other(history).entry.batch.fence - 1n;
+const topicBeside = (topic: string): string => REPLY_TOPICS.find((one) => one !== topic) ?? '';
+
+/** The first ID of a batch alone. */
+function firstOf({ ranges: [range] }: Batch['entry']['batch']): { readonly first: bigint; readonly count: number } {
+  return { first: range?.first ?? 0n, count: 1 };
+}
+
 describe('finds, among the replies,', () => {
-  it.each<[string, FindingCode, Change]>([
-    ['that one is missing', 'MISSING_REPLY', (history) => history.remove(nth(history.batches, 2).reply)],
+  it.each<Row<Batch>>([
+    ['that one is missing', 'MISSING_REPLY', (history, { reply }) => history.remove(reply)],
     ['that one with numbers is missing', 'MISSING_REPLY', (history) => history.remove(nth(history.numbers, 2).reply)],
     [
       'that all are missing',
@@ -172,72 +164,60 @@ describe('finds, among the replies,', () => {
     [
       'the batch of another request',
       'DIVERGENT',
-      (history) => history.reply(nth(history.batches, 4), { batch: batchIn(nth(history.batches, 2).reply) }),
+      (history, { reply }) => history.reply(other(history), { batch: batchIn(reply) }),
     ],
     [
       'another time of allocation',
       'DIVERGENT',
-      (history) => {
-        const batch = batchIn(nth(history.batches, 2).reply);
-        history.reply(nth(history.batches, 2), { batch: { ...batch, generatedAtMs: batch.generatedAtMs + 1 } });
+      (history, told) => {
+        const batch = batchIn(told.reply);
+        history.reply(told, { batch: { ...batch, generatedAtMs: batch.generatedAtMs + 1 } });
       },
     ],
     [
       'one on another topic than the request named',
       'MISDIRECTED',
-      (history) => {
-        const { reply } = nth(history.batches, 2);
-        history.change(reply, { topic: REPLY_TOPICS.find((topic) => topic !== reply.topic) ?? '' });
-      },
+      (history, { reply }) => history.change(reply, { topic: topicBeside(reply.topic) }),
     ],
-    [
-      'CONFLICT, where the decision is for an equal request',
-      'WRONG_REFUSAL',
-      (history) => history.reply(nth(history.batches, 2), { error: { code: 'CONFLICT', message: 'x' } }),
-    ],
-    [
-      'FORGOTTEN, where the ledger has the decision',
-      'WRONG_REFUSAL',
-      (history) => history.reply(nth(history.batches, 2), { error: { code: 'FORGOTTEN', message: 'x' } }),
-    ],
-    [
-      'ANSWERED_BEFORE, where the ledger has the decision',
-      'WRONG_REFUSAL',
-      (history) => history.reply(nth(history.batches, 2), { error: { code: 'ANSWERED_BEFORE', message: 'x' } }),
-    ],
+    ...['CONFLICT', 'FORGOTTEN', 'ANSWERED_BEFORE'].map(
+      (code): Row<Batch> => [
+        `${code}, where the ledger has the decision, for an equal request`,
+        'WRONG_REFUSAL',
+        (history, told) => history.reply(told, refusal(code)),
+      ],
+    ),
     [
       'CONFLICT, where the document has its numbers',
       'WRONG_REFUSAL',
-      (history) => history.reply(nth(history.numbers, 2), { error: { code: 'CONFLICT', message: 'x' } }),
+      (history) => history.reply(nth(history.numbers, 2), refusal('CONFLICT')),
     ],
   ])('%s: %s', (_, code, change) => {
-    expect(codesAfter(change)).toContain(code);
+    expect(codesAfter((history) => change(history, nth(history.batches, 2)))).toContain(code);
   });
 });
 
 describe('finds, in sequences,', () => {
-  it.each<[string, FindingCode, Change]>([
-    ['a gap, where a record of numbers is gone', 'GAP', (history) => history.remove(nth(history.numbers, 2).record)],
+  it.each<Row<Numbers>>([
+    ['a gap, where a record of numbers is gone', 'GAP', (history, { record }) => history.remove(record)],
     [
       'numbers that were moved by one',
       'GAP',
-      (history) => history.numbersEntry(nth(history.numbers, 2), { first: nth(history.numbers, 2).entry.first + 1 }),
+      (history, told) => history.numbersEntry(told, { first: told.entry.first + 1 }),
     ],
     [
       'that the last record of numbers is gone, its reply staying',
       'UNDECIDED',
-      (history) => history.remove(nth(lastOf(history), -1).record),
+      (history) => history.remove(lastOf(history).record),
     ],
     [
       'a reply with the numbers of a record that does not count',
       'VOID',
-      (history) => history.numbersEntry(nth(history.numbers, 2), { at: nth(history.numbers, 2).entry.at + 1 }),
+      (history, told) => history.numbersEntry(told, { at: told.entry.at + 1 }),
     ],
     [
       'a reply with other numbers',
       'DIVERGENT',
-      (history) => {
-        const told = nth(history.numbers, 2);
+      (history, told) => {
         const numbers = numbersIn(told.reply);
         history.reply(told, { numbers: { ...numbers, first: numbers.first + 1 } });
       },
@@ -245,44 +225,44 @@ describe('finds, in sequences,', () => {
     [
       'a reply that writes its numbers otherwise',
       'FORMAT',
-      (history) => {
-        const told = nth(history.numbers, 2);
-        history.reply(told, { numbers: { ...numbersIn(told.reply), format: 'INX-{number:6}' } });
-      },
+      (history, told) => history.reply(told, { numbers: { ...numbersIn(told.reply), format: 'INX-{number:6}' } }),
     ],
     [
       'another format than the sequence has, in record and reply',
       'FORMAT',
-      (history) => history.bothNumbers(nth(history.numbers, 2), { format: 'INX-{number:6}' }),
+      (history, told) => history.bothNumbers(told, { format: 'INX-{number:6}' }),
     ],
     [
       'another step than the sequence has, in record and reply',
       'FORMAT',
-      (history) => history.bothNumbers(nth(history.numbers, 2), { step: nth(history.numbers, 2).entry.step + 7 }),
+      (history, told) => history.bothNumbers(told, { step: told.entry.step + 7 }),
     ],
     [
       'more numbers than were asked for, in record and reply',
       'MISMATCH',
-      (history) => history.bothNumbers(nth(lastOf(history), -1), { count: nth(lastOf(history), -1).entry.count + 1 }),
+      (history) => history.bothNumbers(lastOf(history), { count: lastOf(history).entry.count + 1 }),
     ],
     [
       'numbers under another request hash',
       'MISMATCH',
-      (history) => history.numbersEntry(nth(history.numbers, 2), { requestHash: requestHash(7, 'id.replies.other') }),
+      (history, told) => history.numbersEntry(told, { requestHash: requestHash(7, 'id.replies.other') }),
     ],
   ])('%s: %s', (_, code, change) => {
-    expect(codesAfter(change)).toContain(code);
+    expect(codesAfter((history) => change(history, nth(history.numbers, 2)))).toContain(code);
   });
 });
 
-/** Numbers of one sequence. */
-function lastOf(history: Corruptible) {
+/** The last numbers of one sequence. */
+function lastOf(history: Corruptible): Numbers {
   const [name = ''] = SEQUENCES;
-  return history.numbers.filter(({ reply }) => numbersIn(reply).sequence === name);
+  return nth(
+    history.numbers.filter(({ reply }) => numbersIn(reply).sequence === name),
+    -1,
+  );
 }
 
 describe('finds nothing, since no promise is broken, in', () => {
-  it.each<[string, Change]>([
+  it.each<[string, (history: Corruptible) => void]>([
     [
       'a later entry with another batch, which loses',
       (history) => {
