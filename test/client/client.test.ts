@@ -51,9 +51,7 @@ describe('the buffer', () => {
   });
 
   test('reduces the count when the workers allow less', async () => {
-    const { client, workers } = await stage({ idsPerSecond: 1_000 }, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage({ idsPerSecond: 1_000 }, { answering: false });
     let limit = 0;
     for (let round = 0; round < 20; round += 1) {
       for (const { correlationId, count } of workers.sent.splice(0)) {
@@ -85,9 +83,7 @@ describe('the buffer', () => {
   });
 
   test('a rejection reaches waiting callers with its code, and is retried later', async () => {
-    const { client, runtime, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({}, { answering: false });
     const waiting = [client.takeAsync(1), client.ready()];
     const refusals = waiting.map((wait) => expect(wait).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC' }));
     await turns();
@@ -126,9 +122,7 @@ describe('waiting for IDs', () => {
   });
 
   test('ends with the reason of its signal', async () => {
-    const { client } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client } = await stage({}, { answering: false });
     const abort = new AbortController();
     const reason = new Error('gone');
     const ends = expect(client.takeAsync(1, { signal: abort.signal })).rejects.toBe(reason);
@@ -138,9 +132,7 @@ describe('waiting for IDs', () => {
   });
 
   test('of request() is bounded also for calls that share a request; the buffer is filled nevertheless', async () => {
-    const { client, runtime, workers } = await stage({ maxWaiting: 2 }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ maxWaiting: 2 }, { answering: false });
     const [one, two, three] = [1, 2, 3].map(() => client.request({ count: 1, correlationId: 'same' }));
     await expect(three).rejects.toMatchObject({ code: 'QUEUE_FULL', correlationId: 'same' });
     await runtime.pass(2_500);
@@ -151,13 +143,10 @@ describe('waiting for IDs', () => {
     await turns();
     workers.answer('next', 1);
     expect((await next).replayed).toBe(false);
-    await client.close();
   });
 
   test('is bounded: one caller more gets QUEUE_FULL', async () => {
-    const { client } = await stage({ maxWaiting: 2 }, (them) => {
-      them.answering = false;
-    });
+    const { client } = await stage({ maxWaiting: 2 }, { answering: false });
     const all = [client.takeAsync(1), client.takeAsync(1), client.takeAsync(1)];
     const [one, two, three] = all.map((wait) => wait.catch((error) => error.code));
     expect(await three).toBe('QUEUE_FULL');
@@ -166,9 +155,7 @@ describe('waiting for IDs', () => {
   });
 
   test('serves thousands of waiting callers', async () => {
-    const { client, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage({}, { answering: false });
     const all = Promise.all(Array.from({ length: 10_000 }, () => client.takeAsync(1)));
     await turns();
     workers.answering = true;
@@ -180,9 +167,7 @@ describe('waiting for IDs', () => {
   });
 
   test('ready() waits until the buffer holds the given count', async () => {
-    const { client, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage({}, { answering: false });
     let isReady = false;
     const ready = client.ready(10_000).then(() => {
       isReady = true;
@@ -269,9 +254,7 @@ describe('a request', () => {
   });
 
   test('without a reply is resent byte for byte, and ends with NO_REPLY at its timeout', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage(quiet, { answering: false });
     const ends = expect(client.request({ count: 3, timeoutMs: 10_000 })).rejects.toMatchObject({ code: 'NO_REPLY' });
     await runtime.pass(60_000);
     await ends;
@@ -281,9 +264,7 @@ describe('a request', () => {
   });
 
   test('that is not answered while others are says at its timeout that it waits its turn', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage(quiet, { answering: false });
     const large = client.request({ count: 100_000, correlationId: 'large', timeoutMs: 10_000 });
     const ends = expect(large).rejects.toMatchObject({
       code: 'NO_REPLY',
@@ -301,9 +282,7 @@ describe('a request', () => {
   });
 
   test('is resent less often while others are answered than while nothing is', async () => {
-    const { client, runtime, workers } = await stage({ ...quiet, timeoutMs: 400_000 }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ ...quiet, timeoutMs: 400_000 }, { answering: false });
     const waits = client.request({ count: 100_000, correlationId: 'large' });
     const sends = async (forMs: number, isBusy: boolean) => {
       const before = workers.sent.length;
@@ -321,9 +300,7 @@ describe('a request', () => {
   });
 
   test('is resent after a pause longer than the longest that doubling leads to, if that is what was set', async () => {
-    const { client, runtime, workers } = await stage({ ...quiet, resendAfterMs: 300_000 }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ ...quiet, resendAfterMs: 300_000 }, { answering: false });
     const ends = expect(client.request({ count: 3, timeoutMs: 700_000 })).rejects.toMatchObject({ code: 'NO_REPLY' });
     await runtime.pass(299_000);
     expect(workers.sent).toHaveLength(1);
@@ -333,9 +310,7 @@ describe('a request', () => {
   });
 
   test('says in each resend when it was first sent, and nothing in its first record', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage(quiet, { answering: false });
     const firstMs = Math.floor(runtime.wallMs());
     const reply = client.request({ count: 1, correlationId: 'x' });
     await runtime.pass(10_000);
@@ -345,9 +320,7 @@ describe('a request', () => {
   });
 
   test('is resent until its last caller is gone', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage(quiet, { answering: false });
     const ends = [100, 200].map((timeoutMs) =>
       expect(client.request({ count: 3, correlationId: 'x', timeoutMs })).rejects.toMatchObject({ code: 'NO_REPLY' }),
     );
@@ -360,9 +333,7 @@ describe('a request', () => {
   });
 
   test('that cannot be sent is retried, and fails with the cause at its timeout', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.broken = new Error('no broker');
-    });
+    const { client, runtime, workers } = await stage(quiet, { broken: new Error('no broker') });
     const lost = expect(client.request({ count: 1, timeoutMs: 2_000 })).rejects.toMatchObject({
       code: 'KAFKA_UNAVAILABLE',
       message: expect.stringContaining('no broker'),
@@ -377,9 +348,7 @@ describe('a request', () => {
   });
 
   test("rejected by the workers fails with the workers' code, known or not", async () => {
-    const { client, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage(quiet, { answering: false });
     for (const [serverCode, code] of [
       ['FORGOTTEN', 'FORGOTTEN'],
       ['NEWER_THAN_US', 'REFUSED'],
@@ -396,9 +365,7 @@ describe('a request', () => {
   });
 
   test('waits on when an earlier record under its correlation ID is refused again by a replay', async () => {
-    const { client, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage(quiet, { answering: false });
     const waiting = client.request({ count: 1, correlationId: 'x' });
     await turns();
     workers.refuse('x', 'ANSWERED_BEFORE');
@@ -417,9 +384,7 @@ describe('a request', () => {
   });
 
   test('waits without end with timeoutMs Infinity', async () => {
-    const { client, runtime, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage(quiet, { answering: false });
     const reply = client.request({ count: 1, correlationId: 'x', timeoutMs: Number.POSITIVE_INFINITY });
     await runtime.pass(10_000_000);
     workers.answer('x', 1);
@@ -449,9 +414,7 @@ test('an invalid signal is rejected before anything starts', async () => {
 
 describe('the end', () => {
   test('settles all waiting callers, closes once, and stops all work', async () => {
-    const { client, runtime, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({}, { answering: false });
     const waiting = [client.takeAsync(1), client.ready(), client.request({ count: 1 })];
     const ends = waiting.map((wait) => expect(wait).rejects.toMatchObject({ code: 'CLIENT_CLOSED' }));
     await turns();

@@ -5,9 +5,7 @@ import { stage, turns } from './stage.ts';
 const ABOUT = { correlationId: 'order-4711', count: 3 };
 
 function silent(options = {}) {
-  return stage({ prefetch: false, ...options }, (them) => {
-    them.answering = false;
-  });
+  return stage({ prefetch: false, ...options }, { answering: false });
 }
 
 describe('the error of a request names its correlation ID and its count', () => {
@@ -104,9 +102,7 @@ describe('the error of a request names its correlation ID and its count', () => 
 test.each(['QUOTA_EXCEEDED', 'INVALID_REPLY_TOPIC'])(
   'callers that wait together and end with %s have an error each, with the count of the call',
   async (code) => {
-    const { client, runtime, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({}, { answering: false });
     const options = { timeoutMs: 500 };
     const calls = [client.takeAsync(5, options), client.takeAsync(7, options), client.ready(9, options)];
     const errors = Promise.all(calls.map((call) => call.catch((error: unknown) => error)));
@@ -147,9 +143,7 @@ test('callers of one request that is refused have an error each, with the correl
 });
 
 test('a wait for IDs that ends with a refusal has the correlation ID of the request that was refused', async () => {
-  const { client, workers } = await stage({ idsPerSecond: 10 }, (them) => {
-    them.answering = false;
-  });
+  const { client, workers } = await stage({ idsPerSecond: 10 }, { answering: false });
   const refused = expect(client.takeAsync(5)).rejects.toMatchObject({
     code: 'INVALID_REPLY_TOPIC',
     correlationId: expect.stringMatching(/^c-/),

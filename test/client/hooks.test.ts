@@ -28,9 +28,7 @@ test('an error is reported once in 10 s per cause, however many requests it affe
   const faults: string[] = [];
   const { client, runtime, workers } = await stage(
     { prefetch: false, hooks: { onError: (error) => faults.push(error.message) } },
-    (them) => {
-      them.broken = new KafkaError('NO_RESPONSE', 'silent');
-    },
+    { broken: new KafkaError('NO_RESPONSE', 'silent') },
   );
   const all = Array.from({ length: 100 }, () => client.request({ count: 1 }).catch(() => undefined));
   await runtime.pass(9_000);
@@ -96,9 +94,7 @@ describe('a hook that fails', () => {
     process.on('warning', note);
     onTestFinished(() => void process.off('warning', note));
     const warned = once(process, 'warning');
-    const { runtime, client } = await stage({ hooks: { onError: hook } }, (them) => {
-      them.broken = new Error('no broker');
-    });
+    const { runtime, client } = await stage({ hooks: { onError: hook } }, { broken: new Error('no broker') });
     await warned;
     await runtime.pass(30_000);
     await client.close();

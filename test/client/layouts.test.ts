@@ -13,11 +13,7 @@ const jsSafe = presetLayout('js-safe');
 
 /** A client of workers whose IDs have this layout, from `first` on. */
 function staged(layout: Layout | undefined, text?: string, first = 0n) {
-  return stage({}, (workers) => {
-    workers.layout = layout;
-    workers.layoutText = text;
-    workers.nextId = first;
-  });
+  return stage({}, { layout, layoutText: text, nextId: first });
 }
 
 describe('the layout of the IDs received', () => {
@@ -94,10 +90,7 @@ describe('IDs as numbers', () => {
   });
 
   test('are refused to callers that wait, as soon as the layout is known to have larger IDs', async () => {
-    const { client, workers } = await stage({}, (them) => {
-      them.answering = false;
-      them.layout = presetLayout('default');
-    });
+    const { client, workers } = await stage({}, { answering: false, layout: presetLayout('default') });
     expect(() => client.nextNumber()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
     const refused = expect(client.takeNumbersAsync(1)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
     for (const { correlationId, count } of workers.sent) workers.answer(correlationId, count);

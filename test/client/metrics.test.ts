@@ -12,9 +12,7 @@ function bucketsOf(replies: number, latencyMs: number): LatencySummary['buckets'
 
 describe('the metrics of a client', () => {
   test('count requests, resends and replies, and summarize latencies', async () => {
-    const { client, runtime, workers } = await stage({ resendAfterMs: 1_000 }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ resendAfterMs: 1_000 }, { answering: false });
     expect(client.metrics()).toMatchObject({ pending: 1, requests: 1, resends: 0, replies: 0 });
     expect(client.metrics().latency).toEqual({
       ...{ count: 0, sumMs: 0, p50Ms: undefined, p95Ms: undefined, p99Ms: undefined, maxMs: undefined },
@@ -35,9 +33,7 @@ describe('the metrics of a client', () => {
   });
 
   test('have the quantiles of the last 1,024 replies, and the longest of all', async () => {
-    const { client, runtime, workers } = await stage({ prefetch: false }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ prefetch: false }, { answering: false });
     for (let i = 1; i <= 1_124; i += 1) {
       const reply = client.request({ count: 1, correlationId: `r${i}`, timeoutMs: 60_000 });
       await turns();
@@ -106,9 +102,7 @@ describe('the export to prom-client', () => {
   });
 
   test('has a histogram of the time until replies', async () => {
-    const { client, runtime, workers } = await stage({ prefetch: false }, (them) => {
-      them.answering = false;
-    });
+    const { client, runtime, workers } = await stage({ prefetch: false }, { answering: false });
     for (const [id, latencyMs] of [
       ['fast', 4],
       ['slow', 700],

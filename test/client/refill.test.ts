@@ -35,9 +35,6 @@ async function use({ client, runtime }: Staged, seconds: number, answer: () => P
   return failed;
 }
 
-const unanswered = (workers: FakeWorkers) => {
-  workers.answering = false;
-};
 const partitionOf = (workers: FakeWorkers, correlationId: string) =>
   workers.partitionOf(Buffer.from(correlationId)) ?? Number.NaN;
 
@@ -57,21 +54,17 @@ async function newRequests({ runtime, workers }: Staged, seconds: number): Promi
 
 describe('what is late is requested again', () => {
   test('in small requests: large ones may wait for minutes, and no call fails', async () => {
-    const staged = await stage({ idsPerSecond: 2_000 }, unanswered);
+    const staged = await stage({ idsPerSecond: 2_000 }, { answering: false });
     const answer = answering(staged.workers, ({ count }) => count <= 5_000);
     await staged.runtime.pass(2_000);
     await answer();
     expect(await use(staged, 120, answer)).toBe(0);
     expect(staged.workers.sent[0]?.count).toBe(80_000);
     expect(staged.client.buffered).toBeGreaterThan(staged.client.lowWater);
-    await staged.client.close();
   });
 
   test('elsewhere, so that nobody notices when a third of the partitions is not served', async () => {
-    const staged = await stage({ idsPerSecond: 2_000 }, (workers) => {
-      unanswered(workers);
-      workers.partitions = 12;
-    });
+    const staged = await stage({ idsPerSecond: 2_000 }, { answering: false, partitions: 12 });
     // A record that is sent again goes to the same partition.
     const served = ({ correlationId }: Sent) => partitionOf(staged.workers, correlationId) % 3 !== 1;
     const answer = answering(staged.workers, served);
@@ -79,16 +72,13 @@ describe('what is late is requested again', () => {
     await answer();
     expect(await use(staged, 120, answer)).toBe(0);
     expect(staged.client.metrics().pending).toBeLessThanOrEqual(4);
-    await staged.client.close();
   });
 
   test('where nothing waits, so that nobody notices when one of two workers is gone: half of 12 partitions', async () => {
     const halves = fc.subarray([...new Array(12).keys()], { minLength: 6, maxLength: 6 });
     await fc.assert(
       fc.asyncProperty(halves, async (gone) => {
-        const staged = await stage({ idsPerSecond: 2_000, coverSeconds: 5 }, (workers) => {
-          workers.partitions = 12;
-        });
+        const staged = await stage({ idsPerSecond: 2_000, coverSeconds: 5 }, { partitions: 12 });
         const { workers, runtime } = staged;
         const backMs = runtime.nowMs + 15_000; // the refills at 5 and at 10 s go to any partition
         const isServed = ({ correlationId }: Sent) =>
@@ -101,11 +91,8 @@ describe('what is late is requested again', () => {
   });
 
   test('in equal shares, one in each partition where nothing waits; what one answers is not asked for again', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
-      unanswered(workers);
-      workers.partitions = 6;
-    });
-    const { client, workers, runtime } = staged;
+    const staged = await stage({ idsPerSecond: 1_000 }, { answering: false, partitions: 6 });
+    const { workers, runtime } = staged;
     await runtime.pass(2_500);
     expect(workers.sent.map(({ count }) => count)).toEqual([40_000, 4_000, 4_000, 4_000, 4_000, 4_000]);
     expect(new Set(workers.sent.map(({ correlationId }) => partitionOf(workers, correlationId))).size).toBe(6);
@@ -113,48 +100,36 @@ describe('what is late is requested again', () => {
     await turns();
     const more = workers.sent.slice(6);
     expect(more.map(({ count }) => count)).toEqual([4_000, 4_000, 4_000, 4_000]);
-    await client.close();
   });
 
   test('in requests that are small in the layout of the IDs', async () => {
-    const staged = await stage({}, (them) => {
-      them.layout = presetLayout('js-safe');
-    });
+    const staged = await stage({}, { layout: presetLayout('js-safe') });
     const { client, runtime, workers } = staged;
-    unanswered(workers);
+    workers.answering = false;
     client.take(3_000);
     await runtime.pass(2_500);
     expect(workers.sent.slice(1, 3).map(({ count }) => count)).toEqual([3_000, 160]);
-    await client.close();
   });
 
   test('ever more rarely after 10 s without an answer, and once where all partitions have one: an outage does not fill the topic', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
-      unanswered(workers);
-      workers.partitions = 12;
-    });
+    const staged = await stage({ idsPerSecond: 1_000 }, { answering: false, partitions: 12 });
     const rounds = new Map<number, number>();
     for (const { atS } of await newRequests(staged, 100)) rounds.set(atS, (rounds.get(atS) ?? 0) + 1);
     const further = [6, 8, 10, 12, 16, 24, 40, 70, 100].map((atS) => [atS, 1] as const);
     expect([...rounds]).toEqual([[2, 8], [4, 3], ...further]);
-    await staged.client.close();
   });
 
   test('soon again after one was answered', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
+    const staged = await stage({ idsPerSecond: 1_000 }, { answering: false });
     const { runtime, workers } = staged;
     await runtime.pass(20_000);
     const [, , third] = [...new Map(workers.sent.map((sent) => [sent.correlationId, sent])).values()];
     workers.answer(third?.correlationId ?? '', 4_000);
     expect((await newRequests(staged, 7)).map(({ atS }) => atS)).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 6]);
-    await staged.client.close();
   });
 
   test('until 24 are late: the oldest is not waited for any longer then', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
-      unanswered(workers);
-      workers.partitions = 1_000;
-    });
+    const staged = await stage({ idsPerSecond: 1_000 }, { answering: false, partitions: 1_000 });
     const { client, runtime, workers } = staged;
     const [first] = workers.sent;
     await runtime.pass(7_500); // replaced at 2, 4 and 6 s, by eight each time
@@ -165,11 +140,10 @@ describe('what is late is requested again', () => {
     await turns();
     expect(client.buffered).toBe(0);
     expect(client.metrics().errors).toEqual({});
-    await client.close();
   });
 
   test('and a late reply is as good as any other, up to maxBuffered', async () => {
-    const staged = await stage({ idsPerSecond: 10, maxBuffered: 500 }, unanswered);
+    const staged = await stage({ idsPerSecond: 10, maxBuffered: 500 }, { answering: false });
     const { client, runtime, workers } = staged;
     await runtime.pass(2_500);
     const [late, replacement] = workers.sent;
@@ -178,13 +152,12 @@ describe('what is late is requested again', () => {
     await turns();
     expect(client.metrics()).toMatchObject({ buffered: 500, dropped: 300, taken: 0 });
     expect(client.take(200)).toEqual(Array.from({ length: 200 }, (_, i) => 300n + BigInt(i)));
-    await client.close();
   });
 });
 
 describe('the count of a request', () => {
   test('that the workers limit for good is tried ever more rarely, up to once an hour', async () => {
-    const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, coverSeconds: 5 }, unanswered);
+    const { runtime, workers } = await stage({ idsPerSecond: 1_000, coverSeconds: 5 }, { answering: false });
     let refused = 0;
     for (let second = 0; second < 4 * 3_600; second += 1) {
       for (const { correlationId, count } of workers.sent.splice(0)) {
@@ -198,11 +171,10 @@ describe('the count of a request', () => {
     }
     expect(refused).toBeGreaterThan(5);
     expect(refused).toBeLessThan(25);
-    await client.close();
   });
 
   test('that the workers limited doubles each minute after the limit was lifted', async () => {
-    const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, maxAgeMs: 60_000 }, unanswered);
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, maxAgeMs: 60_000 }, { answering: false });
     let most = 3_000;
     const settle = async () => {
       for (let round = 0; round < 20; round += 1) {
@@ -229,7 +201,6 @@ describe('the count of a request', () => {
     expect(largest[0]).toBe(2_500);
     expect(largest[1]).toBe(5_000);
     expect(largest.at(-1)).toBeGreaterThan(20_000);
-    await client.close();
   });
 });
 
@@ -241,7 +212,7 @@ describe('a refusal', () => {
   };
 
   test('that a retry may lift ends no wait, and pauses requests for the time that it names, up to 30 s', async () => {
-    const { client, runtime, workers } = await stage({}, unanswered);
+    const { client, runtime, workers } = await stage({}, { answering: false });
     const waiting = Promise.all([
       client.takeAsync(1, { timeoutMs: 60_000 }),
       client.ready(4_000, { timeoutMs: 60_000 }),
@@ -259,11 +230,10 @@ describe('a refusal', () => {
     }
     for (const { correlationId, count } of workers.sent.splice(0)) workers.answer(correlationId, count);
     expect((await waiting)[0]).toHaveLength(1);
-    await client.close();
   });
 
   test('is the error of a wait that ends before a retry is answered, and no longer after one was', async () => {
-    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, unanswered);
+    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, { answering: false });
     const waits = [client.takeAsync(5), client.ready()].map((wait) => wait.catch((error) => error));
     await refuseAll(workers, 'QUOTA_EXCEEDED', 5_000);
     await runtime.pass(1_000);
@@ -275,22 +245,20 @@ describe('a refusal', () => {
     const later = client.takeAsync(100_000).catch((error) => error);
     await runtime.pass(1_000);
     expect(await later).toMatchObject({ code: 'NO_REPLY', count: 100_000 });
-    await client.close();
   });
 
   test('is not the error of a wait that began long after it', async () => {
-    const { client, runtime, workers } = await stage({}, unanswered);
+    const { client, runtime, workers } = await stage({}, { answering: false });
     await refuseAll(workers, 'QUOTA_EXCEEDED', 5_000);
     const soon = client.takeAsync(100).catch((error) => error.code);
     await runtime.pass(60_000);
     const late = client.takeAsync(100).catch((error) => error.code);
     await runtime.pass(30_000);
     expect([await soon, await late]).toEqual(['QUOTA_EXCEEDED', 'NO_REPLY']);
-    await client.close();
   });
 
   test('without a time is retried after pauses that double, until one is answered', async () => {
-    const { client, runtime, workers } = await stage({}, unanswered);
+    const { client, runtime, workers } = await stage({}, { answering: false });
     for (const pauseMs of [1_000, 2_000, 4_000, 8_000]) {
       await refuseAll(workers, 'OVERLOADED');
       await runtime.pass(pauseMs - 1);
@@ -305,7 +273,6 @@ describe('a refusal', () => {
     await refuseAll(workers, 'OVERLOADED');
     await runtime.pass(1_000);
     expect(workers.sent).toHaveLength(1);
-    await client.close();
   });
 });
 
@@ -325,7 +292,6 @@ describe('the age of IDs', () => {
     expect(least).toBeGreaterThan(3_900);
     const asked = workers.sent.reduce((sum, { count }) => sum + count, 0);
     expect(asked).toBeLessThanOrEqual(100 * 600 + 8_000);
-    await client.close();
   });
 
   test('leaves coverSeconds of IDs whenever an outage begins', async () => {
@@ -360,7 +326,7 @@ describe('IDs that came after maxAgeMs', () => {
   test('are dropped with an error that says why, and fewer are requested at a time', async () => {
     const errors: Error[] = [];
     const hooks = { onError: (error: Error) => void errors.push(error) };
-    const { client, runtime, workers } = await stage({ idsPerSecond: 2_000, hooks }, unanswered);
+    const { client, runtime, workers } = await stage({ idsPerSecond: 2_000, hooks }, { answering: false });
     await runtime.pass(61_000);
     for (const { correlationId, count, isWanted } of workers.sent.splice(0))
       if (isWanted()) workers.answer(correlationId, count);
@@ -376,7 +342,6 @@ describe('IDs that came after maxAgeMs', () => {
       await runtime.pass(1_000);
     }
     expect(client.buffered).toBeGreaterThan(client.lowWater);
-    await client.close();
   });
 });
 
@@ -410,7 +375,6 @@ describe('a buffer that nobody uses', () => {
     await runtime.pass(3_600_000);
     expect(client.lowWater).toBe(1_000);
     expect(client.take(1_000)).toHaveLength(1_000);
-    await client.close();
   });
 });
 
@@ -424,6 +388,5 @@ describe('a single call', () => {
     await runtime.pass(10_000);
     expect(asked()).toBe(104_000);
     expect(client.metrics()).toMatchObject({ buffered: 4_000, lowWater: 2_000, taken: 100_000 });
-    await client.close();
   });
 });

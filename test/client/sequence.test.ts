@@ -93,9 +93,7 @@ describe('numbers of a sequence', () => {
   });
 
   test('are not mixed up with what another client on the reply topic gets under the same correlation ID', async () => {
-    const { client, workers } = await stage({ prefetch: false }, (them) => {
-      them.answering = false;
-    });
+    const { client, workers } = await stage({ prefetch: false }, { answering: false });
     open.push(client);
     const taken = client.sequence('invoices').take(1, { correlationId: 'order-1' });
     await turns();

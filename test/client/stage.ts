@@ -1,3 +1,4 @@
+import { onTestFinished } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/requester.ts';
@@ -156,15 +157,12 @@ export interface Staged {
   readonly workers: FakeWorkers;
 }
 
-/** A client over simulated workers and time; `prepare` changes the workers before it starts. */
-export async function stage(
-  options: BufferOptions = {},
-  prepare: (workers: FakeWorkers) => void = () => undefined,
-): Promise<Staged> {
+/** A client over simulated workers and time, until its test ends; the workers have these fields before it starts. */
+export async function stage(options: BufferOptions = {}, fields: Partial<FakeWorkers> = {}): Promise<Staged> {
   const runtime = new FakeRuntime();
-  const workers = new FakeWorkers();
-  prepare(workers);
+  const workers = Object.assign(new FakeWorkers(), fields);
   const client = await IdClient.over({ runtime, replyTopic: 'id.replies.test', link: workers.link }, options);
+  onTestFinished(() => client.close());
   await turns();
   return { client, runtime, workers };
 }

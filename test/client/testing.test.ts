@@ -174,7 +174,6 @@ describe('a fault', () => {
     expect(client.take(3)).toHaveLength(3);
     expect((await client.request({ count: 1 })).replayed).toBe(false);
     expect(seen).toContain('a reply');
-    await client.close();
   });
 
   test('can be there before the client is', async () => {

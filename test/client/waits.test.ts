@@ -3,16 +3,10 @@ import { describe, expect, test } from 'vitest';
 import { inSlices } from '../../src/client/waiting.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 import { examples } from '../support/examples.ts';
-import { type FakeWorkers, stage, turns } from './stage.ts';
-
-const unanswered = (workers: FakeWorkers) => {
-  workers.answering = false;
-};
+import { stage, turns } from './stage.ts';
 
 describe('callers whose time ends', () => {
-  const lost = (code: ErrorCode) => (workers: FakeWorkers) => {
-    workers.broken = new IdallocError(code, 'why it is so');
-  };
+  const lost = (code: ErrorCode) => ({ broken: new IdallocError(code, 'why it is so') });
 
   test.each(['KAFKA_UNAVAILABLE', 'TOPIC_INVALID', 'CONFIG_INVALID'] as const)(
     'get the reason why nothing can be sent, such as %s, rather than advice about workers',
@@ -37,13 +31,12 @@ describe('callers whose time ends', () => {
   );
 
   test('get the reason why no reply can be read', async () => {
-    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, unanswered);
+    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, { answering: false });
     workers.deaf = 'partition 0 cannot be read now';
     const message = expect.stringMatching(/ms: partition 0 cannot be read now$/);
     const ended = expect(client.takeAsync(10)).rejects.toMatchObject({ code: 'NO_REPLY', message });
     await runtime.pass(1_000);
     await ended;
-    await client.close();
   });
 });
 
@@ -59,7 +52,6 @@ describe('callers that wait', () => {
       await runtime.pass(100);
     }
     expect(await large).toBe('NO_REPLY');
-    await client.close();
   });
 
   test('have their IDs requested beside the buffer, together, and in turn', async () => {
@@ -74,7 +66,6 @@ describe('callers that wait', () => {
     await turns();
     expect(order).toEqual(['4,5,6,7,8,9,10,11,12,13', '14,15,16,17,18', '19,20,21,22,23,24']);
     expect(client.take(4)).toEqual([0n, 1n, 2n, 3n]);
-    await client.close();
   });
 
   test('are served in turn: what is there for the first is kept until it is enough', async () => {
@@ -89,11 +80,10 @@ describe('callers that wait', () => {
     workers.answer('c-3', 8);
     await turns();
     expect(order).toEqual([10, 6]);
-    await client.close();
   });
 
   test('are served from a refill as far as it exceeds the low-water mark, also past one that waits for more', async () => {
-    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 5 }, unanswered);
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 5 }, { answering: false });
     const large = client.takeAsync(100).catch((error) => error.code);
     const small = [client.takeAsync(3), client.takeAsync(2), client.takeAsync(1)];
     await turns();
@@ -104,7 +94,6 @@ describe('callers that wait', () => {
     await runtime.pass(30_000);
     expect(await large).toBe('NO_REPLY');
     await expect(small[2]).rejects.toMatchObject({ code: 'NO_REPLY' });
-    await client.close();
   });
 
   test('leave to the buffer what came for callers that are gone', async () => {
@@ -117,7 +106,6 @@ describe('callers that wait', () => {
     await turns();
     expect(client.take(54)).toHaveLength(54);
     expect(client.metrics().taken).toBe(54);
-    await client.close();
   });
 
   test('have few IDs that are late requested again, and many not', async () => {
@@ -152,11 +140,10 @@ describe('callers that wait', () => {
     }
     await runtime.pass(30_000);
     expect(await second).toHaveLength(10_000);
-    await client.close();
   });
 
   test('go on waiting for as long as the process did not run, for its reply may have come', async () => {
-    const { client, runtime, workers } = await stage({ prefetch: false }, unanswered);
+    const { client, runtime, workers } = await stage({ prefetch: false }, { answering: false });
     const saved = client.request({ count: 1, correlationId: 'saved', timeoutMs: 1_000 });
     const lost = client.request({ count: 1, correlationId: 'lost', timeoutMs: 1_000 }).catch((error) => error.code);
     let isOver = false;
@@ -178,7 +165,7 @@ describe('callers that wait', () => {
   });
 
   test('that time out together, more than end in 20 ms, let other work go between', async () => {
-    const { client, runtime } = await stage({}, unanswered);
+    const { client, runtime } = await stage({}, { answering: false });
     const settled: number[] = [];
     for (let i = 0; i < 10; i += 1) {
       // Each end takes 15 ms of the event loop.
@@ -191,7 +178,6 @@ describe('callers that wait', () => {
     expect(settled).toHaveLength(10);
     const pauses = settled.slice(1).filter((atMs, i) => atMs - (settled[i] ?? 0) >= 50);
     expect(pauses.length).toBeGreaterThanOrEqual(4);
-    await client.close();
   });
 });
 
@@ -220,7 +206,7 @@ test('no ID is given twice or lost, and whoever waits longer for no more IDs is 
   await fc.assert(
     fc.asyncProperty(fc.array(aStep, { maxLength: 40, size: 'max' }), async (steps) => {
       const options = { idsPerSecond: 2, coverSeconds: 5, maxAgeMs: Number.POSITIVE_INFINITY };
-      const { client, runtime, workers } = await stage(options, unanswered);
+      const { client, runtime, workers } = await stage(options, { answering: false });
       const given: bigint[] = [];
       const answered = new Set<string>();
       const waiting: { readonly count: number }[] = [];
