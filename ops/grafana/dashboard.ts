@@ -13,6 +13,7 @@ import {
 import { DataqueryBuilder } from '@grafana/grafana-foundation-sdk/prometheus';
 import { PanelBuilder as StatBuilder } from '@grafana/grafana-foundation-sdk/stat';
 import { PanelBuilder as TimeSeriesBuilder } from '@grafana/grafana-foundation-sdk/timeseries';
+import { readableJson } from '../dev/json.ts';
 import { type PanelSpec, ROWS } from './panels.ts';
 
 /** The file that operators import into Grafana. */
@@ -72,7 +73,7 @@ export function renderDashboard(): string {
       dashboard.withPanel(panelOf(panel, id));
     }
   }
-  return `${JSON.stringify(dashboard.build(), null, 2)}\n`;
+  return readableJson(dashboard.build());
 }
 
 if (import.meta.main) writeFileSync(DASHBOARD_FILE, renderDashboard());

@@ -2,6 +2,7 @@ import { planTopics, type TopicSettings } from '../../src/adapters/kafka/topics/
 import { type Right, ROLES, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
+import { readableJson } from '../dev/json.ts';
 import { VALUES_SCHEMA } from './values-schema.ts';
 
 /**
@@ -74,10 +75,8 @@ function withVariables(text: string): string {
   return text.replaceAll(/"?(90000000\d)"?/g, (_, number) => `"\${${named.get(number)}}"`);
 }
 
-const json = (value: unknown) => `${JSON.stringify(value, undefined, 2)}\n`;
-
 /** The chart's files that follow from the code, by their paths in the chart. `npm run chart` writes them. */
 export const GENERATED: ReadonlyMap<string, string> = new Map([
-  ['values.schema.json', json(VALUES_SCHEMA)],
-  ['files/kafka.json', withVariables(json(kafkaFacts()))],
+  ['values.schema.json', readableJson(VALUES_SCHEMA)],
+  ['files/kafka.json', withVariables(readableJson(kafkaFacts()))],
 ]);

@@ -36,19 +36,26 @@ const namesOf = (secret: boolean) =>
 const configNames: Readonly<Record<string, Schema>> = Object.fromEntries(
   namesOf(false).map(([variable, description]) => [variable, { type: ['string', 'integer'], description }]),
 );
+/** What several values have in common is written once. */
+const shared = (definition: 'config' | 'files' | 'source'): Schema => ({ $ref: `#/definitions/${definition}` });
 const REQUIRED = Object.entries(VARIABLES)
   .filter(([, { required }]) => required)
   .map(([variable]) => variable);
 
-const source: Schema = {
-  oneOf: [
-    object({ secret: name, key: name }, ['secret', 'key']),
-    object({ configMap: name, key: name }, ['configMap', 'key']),
-  ],
-};
+/** Beside a reference, draft 7 knows nothing but other parts of allOf. */
 const fileNames = Object.fromEntries(
-  namesOf(true).map(([variable, description]) => [variable, { ...source, description }]),
+  namesOf(true).map(([variable, description]) => [variable, { allOf: [shared('source')], description }]),
 );
+const DEFINITIONS = {
+  config: object(configNames),
+  files: object(fileNames),
+  source: {
+    oneOf: [
+      object({ secret: name, key: name }, ['secret', 'key']),
+      object({ configMap: name, key: name }, ['configMap', 'key']),
+    ],
+  },
+};
 
 const probe = object({ periodSeconds: atLeast(1), timeoutSeconds: atLeast(1), failureThreshold: atLeast(1) });
 const peers = listOf(anything);
@@ -69,6 +76,7 @@ const spread = object(
 /** The JSON schema of the chart's values. */
 export const VALUES_SCHEMA: Schema = {
   $schema: 'http://json-schema.org/draft-07/schema#',
+  definitions: DEFINITIONS,
   ...object(
     {
       global: anything,
@@ -82,8 +90,8 @@ export const VALUES_SCHEMA: Schema = {
       nameOverride: text,
       fullnameOverride: text,
       replicas: atLeast(0),
-      config: object(configNames, REQUIRED),
-      files: object(fileNames),
+      config: { allOf: [shared('config')], required: REQUIRED },
+      files: shared('files'),
       env: listOf(anything),
       nodeOptions: text,
       heapPercent: { type: 'integer', minimum: 10, maximum: 90 },
@@ -128,8 +136,8 @@ export const VALUES_SCHEMA: Schema = {
         enabled: flag,
         init: flag,
         replyTopics: listOf(name),
-        config: object(configNames),
-        files: object(fileNames),
+        config: shared('config'),
+        files: shared('files'),
         serviceAccountName: name,
         deadlineSeconds: atLeast(1),
         resources,
