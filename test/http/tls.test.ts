@@ -270,7 +270,7 @@ describe('with a client CA', () => {
   });
 
   test('another client CA ends what the one before had accepted, and its sessions', async () => {
-    const other = new Authority(mkdtempSync(join(dir, 'next-')));
+    const other = new CertificateAuthority(mkdtempSync(join(dir, 'next-')));
     let ca = caOf();
     const { port, stage } = await start({ pem: { clientCa: () => ca } });
     const own = ownOf(authority.issue('orders'));
