@@ -1,22 +1,21 @@
 /**
  * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms and for tests. The
- * files under canary/ break each on purpose; each line names the rules that must reject it, or says that it is allowed.
- * `arrows` and `columns` are rules of ops/lint/arrows.ts; for the linter's, the files are copied to a temporary
- * directory as if they were in src and test, with this repository's configuration. The rejections must match the files
- * exactly.
+ * files in canary.txt break each on purpose; each line names the rules that must reject it, or says that it is allowed.
+ * Its lists of imports are of files of src, and of packages. `arrows` and `columns` are rules of ops/lint/arrows.ts;
+ * for the linter's, the files are written to a temporary directory as if they were in src and test, with this
+ * repository's configuration. The rejections must match the files exactly.
  */
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, posix } from 'node:path';
 import { forbiddenLines, ROOMS, wideComments } from '../../ops/lint/arrows.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const CANARY = join(import.meta.dirname, 'canary');
+const CANARY = join(import.meta.dirname, 'canary.txt');
 const BIOME = join(ROOT, 'node_modules/.bin/biome');
 /** Linting takes half a second; a linter that hangs must not hold up the check. */
 const TIMEOUT_MS = 60_000;
-const SUFFIX = '.txt';
 
 /** The line and the rule of a rejection as one text, so that sets can be compared. */
 type Rejection = string;
@@ -28,58 +27,73 @@ interface Report {
   }[];
 }
 
-function canaryFiles(): string[] {
-  return readdirSync(CANARY, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith(SUFFIX));
+interface CanaryFile {
+  /** From the root, as if it were there. */
+  readonly path: string;
+  readonly text: string;
+}
+
+function canaryFiles(): CanaryFile[] {
+  const [, ...parts] = readFileSync(CANARY, 'utf8').split(/^=== /m);
+  return parts.map((part) => {
+    const [path = '', ...lines] = part.split('\n');
+    return { path, text: lines.flatMap((line) => expanded(path, line)).join('\n') };
+  });
+}
+
+/** A list of imports as one statement for each; any other line as it is. */
+function expanded(path: string, line: string): readonly string[] {
+  const [, not, names] = /^may (not )?import: (.*)$/.exec(line) ?? [];
+  if (names === undefined) return [line];
+  const verdict = not === undefined ? 'allowed' : 'rejected: arrows';
+  return names.split(' ').map((name) => `import '${importedIn(path, name)}'; // ${verdict}`);
+}
+
+function importedIn(path: string, name: string): string {
+  if (!name.endsWith('.ts')) return name;
+  const from = posix.relative(posix.dirname(path), `src/${name}`);
+  return from.startsWith('.') ? from : `./${from}`;
 }
 
 /** The rejections that the files expect: one for each line that names a rule. */
-function expected(files: readonly string[]): Set<Rejection> {
-  const rejections = files.flatMap((file) =>
-    readFileSync(join(CANARY, file), 'utf8')
-      .split('\n')
-      .flatMap((line, index) => {
-        const rules = / \/\/ rejected: (.+)$/.exec(line)?.[1]?.split(', ') ?? [];
-        return rules.map((rule) => `${file.slice(0, -SUFFIX.length)}:${index + 1} ${rule}`);
-      }),
+function expected(files: readonly CanaryFile[]): Set<Rejection> {
+  const rejections = files.flatMap(({ path, text }) =>
+    text.split('\n').flatMap((line, index) => {
+      const rules = / \/\/ rejected: (.+)$/.exec(line)?.[1]?.split(', ') ?? [];
+      return rules.map((rule) => `${path}:${index + 1} ${rule}`);
+    }),
   );
   return new Set(rejections);
 }
 
 /** The rooms without a canary file. */
-function roomsWithoutCanary(files: readonly string[]): string[] {
-  const folders = new Set(files.map((file) => dirname(file)));
-  return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !folders.has(room) && !files.includes(room + SUFFIX));
+function roomsWithoutCanary(files: readonly CanaryFile[]): string[] {
+  const places = new Set(files.flatMap(({ path }) => [path, dirname(path)]));
+  return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !places.has(room));
 }
 
-const inSource = (file: string) => file.startsWith('src/');
-
 /** The imports of src that no row allows. */
-function forbidden(files: readonly string[]): Rejection[] {
-  return files.filter(inSource).flatMap((file) => {
-    const path = file.slice(0, -SUFFIX.length);
-    const lines = forbiddenLines(path.replace(/^src\//, ''), readFileSync(join(CANARY, file), 'utf8'));
-    return lines.map((line) => `${path}:${line} arrows`);
-  });
+function forbidden(files: readonly CanaryFile[]): Rejection[] {
+  const sources = files.filter(({ path }) => path.startsWith('src/'));
+  return sources.flatMap(({ path, text }) =>
+    forbiddenLines(path.replace(/^src\//, ''), text).map((line) => `${path}:${line} arrows`),
+  );
 }
 
 /** The comments that are too wide. */
-function wide(files: readonly string[]): Rejection[] {
-  return files.flatMap((file) => {
-    const lines = wideComments(readFileSync(join(CANARY, file), 'utf8'));
-    return lines.map((line) => `${file.slice(0, -SUFFIX.length)}:${line} columns`);
-  });
+function wide(files: readonly CanaryFile[]): Rejection[] {
+  return files.flatMap(({ path, text }) => wideComments(text).map((line) => `${path}:${line} columns`));
 }
 
 /** The linter's rejections by the rules that the files name; other rules reject such code as well. */
-function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rejection> {
+function rejected(files: readonly CanaryFile[], rules: ReadonlySet<string>): Set<Rejection> {
   const place = mkdtempSync(join(tmpdir(), 'idalloc-arrows-'));
   try {
     copyFileSync(join(ROOT, 'biome.json'), join(place, 'biome.json'));
     cpSync(join(ROOT, 'ops/lint'), join(place, 'ops/lint'), { recursive: true });
-    for (const file of files) {
-      const target = join(place, file.slice(0, -SUFFIX.length));
-      mkdirSync(dirname(target), { recursive: true });
-      copyFileSync(join(CANARY, file), target);
+    for (const { path, text } of files) {
+      mkdirSync(dirname(join(place, path)), { recursive: true });
+      writeFileSync(join(place, path), text);
     }
     const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--vcs-enabled=false', 'src', 'test'];
     const { stdout, stderr, error } = spawnSync(BIOME, args, { cwd: place, encoding: 'utf8', timeout: TIMEOUT_MS });
