@@ -45,6 +45,16 @@ test('an ID that was requested is decoded, lies in the range of its time, and le
   const { first, last } = await run('range', '--from', String(ms), '--to', String(ms + 1));
   expect(BigInt(id) >= BigInt(first) && BigInt(id) <= BigInt(last)).toBe(true);
   expect(await run('trace', id)).toMatchObject({ correlation_id: 'mine', datacenter_id: DATACENTER_ID, index: 0 });
+  const again = ['--correlation-id', 'mine', '--count', '2'];
+  expect(await run('request', '--reply-topic', realm.replyTopic, ...again)).toEqual({ ...request, replayed: true });
+});
+
+test.each([
+  ['INVALID_COUNT', ['--count', '100001']],
+  ['EXPIRED', ['--expires-at', '1m']],
+])('a request that is refused prints %s', async (code, args) => {
+  const refused = await runIdalloc(['request', ...args], realm.env);
+  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(new RegExp(`^${code}: `)) });
 });
 
 test('a sequence that is created gives out its numbers, and the journal has who created it', async () => {

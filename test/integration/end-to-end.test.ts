@@ -3,12 +3,12 @@ import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
-import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
+import { decompose, tickStartMs } from '../../src/core/layout.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
 import { DATACENTER_ID, LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { testKafka } from '../support/test-kafka.ts';
-import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
 
 const startedMs = Date.now();
 let realm: Realm;
@@ -135,40 +135,4 @@ test('the lease record has exactly its four fields, under a lease', async () => 
   });
   expect(Date.parse(record.granted_at)).toBeGreaterThanOrEqual(startedMs);
   expect(owner?.leaseId).not.toBe(0n);
-});
-
-test('`idalloc request --json` prints one line, and the same IDs again for the same correlation ID', async () => {
-  const args = ['request', '--count', '3', '--correlation-id', 'by-hand', '--json'];
-  const first = await runIdalloc(args, realm.env);
-  expect(first).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\{.*\}\n$/) });
-  const printed = JSON.parse(first.stdout);
-  const { workerId, fence } = await worker.ready();
-  expect(printed).toMatchObject({ correlation_id: 'by-hand', count: 3, datacenter_id: DATACENTER_ID, replayed: false });
-  expect(printed).toMatchObject({ worker_id: workerId, fence });
-  for (const { value_string, value_hex, breakdown } of printed.ids) {
-    const { ticks, datacenter, worker: leased, sequence } = decompose(LAYOUT, BigInt(value_string));
-    expect(value_hex).toBe(formatHex(BigInt(value_string)));
-    expect(breakdown).toEqual({
-      timestamp_ms: tickStartMs(LAYOUT, ticks),
-      datacenter_id: datacenter,
-      worker_id: leased,
-      sequence_number: sequence,
-    });
-  }
-  expect(new Set(printed.ids.map(({ value_string }: { value_string: string }) => value_string)).size).toBe(3);
-
-  const again = await runIdalloc(args, realm.env);
-  expect(JSON.parse(again.stdout)).toEqual({ ...printed, replayed: true });
-});
-
-test('`idalloc request` prints a table for people, or the reason for an error', async () => {
-  const { code, stdout } = await runIdalloc(['request', '--count', '2'], realm.env);
-  expect(code).toBe(0);
-  expect(stdout).toMatch(/^ *value +hex +time +datacenter +worker +sequence\n/);
-  expect(stdout.split('\n').filter((line) => / [0-9a-f]{16} {2}\d{4}-\d\d-\d\dT/.test(line))).toHaveLength(2);
-
-  const refused = await runIdalloc(['request', '--count', '100001'], realm.env);
-  expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^INVALID_COUNT: /) });
-  const expired = await runIdalloc(['request', '--expires-at', '1m'], realm.env);
-  expect(expired).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^EXPIRED: /) });
 });

@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import { ClusterScene, PARTITIONS, REPLICAS, UNTIL } from '../support/cluster-scene.ts';
+import { ClusterScene, PARTITIONS, UNTIL } from '../support/cluster-scene.ts';
 import { type DecodedReply, decodeReply } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
 import { KafkaCluster } from '../support/kafka-cluster.ts';
-import { Realm, type TestRequest } from '../support/realm.ts';
-import { suiteServers } from '../support/servers.ts';
+import type { TestRequest } from '../support/realm.ts';
 import { report } from '../support/whole-history.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
 
@@ -112,18 +111,6 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     const { reply } = await (await realm.follow(lonely)).reply(idOf('lonely-0', 0));
     expect('batch' in reply && expandIds(reply.batch)).toHaveLength(2);
     expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
-  });
-
-  test('a ledger whose leader may be elected uncleanly is refused at the start', async () => {
-    await using realm = await Realm.create(
-      { ...suiteServers(), brokers: cluster.brokers },
-      { partitions: 1, replicas: REPLICAS },
-    );
-    await realm.setTopicConfig(realm.ledgerTopic, UNCLEAN, 'true');
-    const worker = realm.worker();
-    expect(await worker.ended()).toEqual({ code: 1, signal: null });
-    const last = worker.lines.find(({ level }) => level === 60)?.msg;
-    expect(last).toMatch(/^LEDGER_WEAK: .*unclean\.leader\.election\.enable=false, not true/);
   });
 
   test('a ledger truncated by an unclean election is restored: decisions that it still has are replied again, no ID twice', async ({

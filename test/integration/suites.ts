@@ -25,7 +25,6 @@ rules                  6  the alerts, by the unit tests of promtool
 broker-killed         49  kill -9 of the broker that leads ledger partitions: elections and replicas of three brokers
 clock-steps           78  a real process notices steps, jumps and stops of its wall clock, and its own stops
 commands              49  each command once, on the happy path; a whole topic replayed
-crash                 30  kill -9 of a worker under load: leases and sessions that really expire
 end-to-end            41  a request over Kafka gets its batch, in each form of request; transactions; the lease record
 etcd-lost             35  a worker without etcd stops and hands over; one whose etcd is at its quota resumes; a frozen one wakes after its lease is gone
 identity              37  worker IDs are raced for, and taken over from a killed process, on three etcd members
@@ -33,18 +32,18 @@ identity-contract      4  simulated etcd behaves as real etcd, at its quota too:
 malformed             24  bad records become dead letters with their bytes, and good ones beside them are served
 packed-client         26  the packed client serves IDs in a project of its own, on the oldest Node
 process               79  signals, exit codes and health of a real process
-takeover              15  the partitions of a killed worker are served by others, whose own never stop
+takeover              15  kill -9 of a worker under load: its partitions are served by others, whose own never stop; one batch for each request
 wire-contract         13  simulated brokers behave as real ones: it licenses the simulator`,
   long: `
 cli-audit             72  audit, against forged and broken replies
-audited              130  audit of 100,000 requests of every kind, through kills, a freeze, a killed broker and a replay: no finding; also simulated
 cli-deadletters      244  deadletters, against letters of each kind
 cli-doctor            40  doctor, against healthy and unfit servers
 cli-replay            62  replay, with its refusals, partitions, forwarded requests and time limit
 cli-trace             52  trace and leases, with losers, second replies and evictions
+audited              130  audit of 100,000 requests of every kind, through kills, a freeze, a killed broker and a replay: no finding; also simulated
 chart                 15  the Helm chart, rendered by helm, fits the schemas of Kubernetes; misspelt values are rejected
 chart-server          40  a real API server of Kubernetes accepts what the Helm chart renders, with the definitions of the operators' kinds
-client                53  the client library through a stop of all workers and a restart of the broker; codecs
+client                25  a closed client lets its process exit beside a broker that hangs; codecs
 client-soak          120  services with the client library through a flood, killed and suspended workers, a stuck partition, a recreated reply topic and a killed broker: no ID twice, no call fails while workers serve
 client-partitioners  230  the partitioners of five clients; simulated: any partition
 compose              222  docker-compose.yml
@@ -52,13 +51,9 @@ compose-cluster      150  ops/compose/cluster.yml: three of each, one of which i
 compressed-topics    178  brokers that compress topics by default, in each codec
 completion             5  the scripts for bash, zsh and fish complete in these shells
 dashboard             27  each query of the dashboard, by a real Prometheus that scrapes workers
-datacenters           25  the page for a pair of topics: a second datacenter
 docs                 191  the commands of the pages, with their output
-forged-witness        59  a rebuild that ignores a forged witness
-forms                 70  each form over HTTP and commands, read by the libraries of the schemes
-http                 112  the HTTP API of a real process: its routes, drains, a lost lease
+http                  60  the HTTP API of a real process: drains, a lost lease, a silent etcd
 http-callers-page    103  the page for HTTP callers
-hung-transaction      12  an open transaction in the request topic shows as lag
 hygiene               17  connections and log of a quiet worker, also while its broker restarts
 image                280  the image: size, labels, bill of materials, any user, a read-only root, no init, spans from a container
 install               90  the page for installing: the tarball, and the verified systemd unit
@@ -71,8 +66,8 @@ interop-spring        29  the Spring example
 kafka-away            47  workers that start while Kafka is down, or are cut off from it
 kafka-logins         230  sessions that end and secrets that are replaced, for each SASL mechanism and for the client library
 kafka-rights         113  rights that are revoked and granted under load
-leaderless           180  partitions without a leader, and unclean elections
-more-partitions      165  the page for a pair of topics: more partitions
+leaderless           160  partitions without a leader, and an unclean election
+pair-of-topics       150  the page for a pair of topics: more partitions, a tenant, a second datacenter
 package-nestjs        90  the NestJS module in an application of its own, on NestJS 11 and 12
 package              605  the packages in each module system and in a browser
 package-bundlers     200  the packed client in each bundler and on each runtime
@@ -80,26 +75,23 @@ package-types         60  types and manifests of the packages, by the oldest Typ
 pasted                60  the blocks of README and quickstart as printed, on what \`npm start\` gives
 registry             101  a real schema registry
 release              104  a release is built from a commit
-restored             101  etcd that is wiped or restored from a backup, and the rebuild; also simulated
+restored              70  etcd that is wiped or restored from a backup, and the rebuild; also simulated
 secured              198  servers with logins, certificates and least rights
 secured-doctor       155  doctor on servers that deny by default
 secured-etcd          98  logins, certificates and rights of etcd that change under load
 programs              60  the benchmarks and other programs that pages show: a small run, or the help
 site                 150  the site of the pages in Chromium, at the width of a phone and of desktops
-sequences-http        40  a key has the same numbers and the same IDs over HTTP from two workers, and after the owner is killed
 rolling-upgrade       60  workers of the last release and of this version side by side, under load, upwards and back
-sequences             60  numbers without a gap from three workers while owners are killed and frozen, the broker restarts and replies are lost; the commands of sequences. Also simulated
-sequences-idle        60  sequences whose statements retention deletes, with kept and with lost indexes
 million-numbers      180  a million numbers through kills, freezes, a lost tail, a fail-over to a mirror that lags and a wiped etcd; also simulated
 two-memories         150  a site on a mirror that lags, a copy at other offsets, an empty cluster, after a lost tail; also simulated: numbers go on, each once
 takeovers            117  restarts with an instance ID, rolling restarts, a fenced process
 status-page           20  the status page in a real browser: a ready worker, and one whose etcd is gone
-tenants              157  the pages for a pair of topics (a tenant) and for quotas
+quotas                40  quotas from a file, and requests over a quota, with the client library
 testcontainers        76  the package for tests of users, with containers and faults
 three-brokers        190  frozen leaders, two dead brokers of three, and a client while leaders move and a broker gets another address
 traces                30  a trace from a service over its client to workers, received as a collector receives it`,
   few: `
-etcd-members         120  leaders of etcd that freeze and die, and the loss of a majority
+etcd-members          80  leaders of etcd that freeze and die, and the loss of a majority
 secured-brokers      209  brokers that change their CA
 alerts               360  a real Prometheus fires each alert for the fault that it names, and none for two that serve for five minutes`,
   alone: `

@@ -6,7 +6,7 @@ import { following, Scene } from './scene.ts';
 import { suiteServers } from './servers.ts';
 
 export const PARTITIONS = 3;
-export const REPLICAS = 3;
+const REPLICAS = 3;
 /** How a test waits for a state of the cluster. */
 export const UNTIL = { timeout: 60_000, interval: 50 };
 

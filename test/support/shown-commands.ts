@@ -28,7 +28,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['README.md', PASTED],
   ['docs/quickstart.md', PASTED],
   ['docs/how-to/languages.md', PASTED],
-  ['docs/how-to/pair-of-topics.md', 'test/integration/more-partitions.test.ts'],
+  ['docs/how-to/pair-of-topics.md', 'test/integration/pair-of-topics.test.ts'],
   ['docs/how-to/quotas.md', 'test/docs/quotas.test.ts'],
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
   ['docs/operations/install.md', 'test/integration/install.test.ts'],
