@@ -15,7 +15,8 @@ type Series = Readonly<Record<string, string>>;
 
 /**
  * One for each alert, in the order of the rules: its name, when it must still be silent, or -, when it must fire, and
- * with which labels; its series; and its summary. `worker` are the labels of the worker a, `job` that of its deployment.
+ * with which labels; its series; and its summary. `worker` are the labels of the worker a, `job` that of its
+ * deployment.
  */
 const CASES = `
 IdallocNoWorkerServes 6m 7m
