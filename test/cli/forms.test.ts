@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempDisposableSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -112,14 +112,12 @@ describe('idalloc decode', () => {
   });
 
   test('reads keys from a file', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'idalloc-form-key-'));
-    try {
-      writeFileSync(join(folder, 'keys'), `# rotated\n${KEY_2}\n${KEY_1}\n`);
-      const { out } = await cli(['decode', '--json', '--as', 'number', '1'], { FORM_KEY_FILE: join(folder, 'keys') });
-      expect(firstOf(out).value_form).toBe(openForm('number', SETTINGS).format(1n));
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    using folder = mkdtempDisposableSync(join(tmpdir(), 'idalloc-form-key-'));
+    writeFileSync(join(folder.path, 'keys'), `# rotated\n${KEY_2}\n${KEY_1}\n`);
+    const { out } = await cli(['decode', '--json', '--as', 'number', '1'], {
+      FORM_KEY_FILE: join(folder.path, 'keys'),
+    });
+    expect(firstOf(out).value_form).toBe(openForm('number', SETTINGS).format(1n));
   });
 });
 

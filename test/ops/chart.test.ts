@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempDisposableSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
@@ -79,16 +79,12 @@ describe('the chart', () => {
   });
 
   test('is the same package whenever, by whom and from which checkout it is packed', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'idalloc-chart-'));
-    try {
-      const args = ['--list', '--verbose', '--utc', '--file', await packChart(dir)];
-      const lines = execFileSync('tar', args, { encoding: 'utf8' }).trim().split('\n');
-      expect(lines.length).toBeGreaterThan(20);
-      const same = /^(drwxr-xr-x|-rw-r--r--) 0\/0 +\d+ 1985-10-26 08:15 idalloc\//;
-      expect(lines.filter((line) => !same.test(line))).toEqual([]);
-    } finally {
-      rmSync(dir, { recursive: true, force: true });
-    }
+    using dir = mkdtempDisposableSync(join(tmpdir(), 'idalloc-chart-'));
+    const args = ['--list', '--verbose', '--utc', '--file', await packChart(dir.path)];
+    const lines = execFileSync('tar', args, { encoding: 'utf8' }).trim().split('\n');
+    expect(lines.length).toBeGreaterThan(20);
+    const same = /^(drwxr-xr-x|-rw-r--r--) 0\/0 +\d+ 1985-10-26 08:15 idalloc\//;
+    expect(lines.filter((line) => !same.test(line))).toEqual([]);
   });
 
   test('the values of the tests are not in the chart that is packed', () => {

@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempDisposableSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -54,42 +54,34 @@ describe('a replaced certificate', () => {
     ['a certificate of rubbish', 'cert', (text: string) => text.replace(/M/g, 'A')],
     ['a key of rubbish', 'key', (text: string) => text.replace(/M/g, 'A')],
   ])('is reported as invalid, not as used, when it is %s, and the old one stays in use', async (_, name, damage) => {
-    const dir = mkdtempSync(join(tmpdir(), 'idalloc-watch-'));
-    try {
-      const config = loaded(dir);
-      const runtime = new VirtualRuntime();
-      const { lines, log } = logged();
-      using _watch = new SecretWatch(config.secretFiles, runtime, log);
-      const good = readFileSync(join(dir, name), 'utf8');
-      writeFileSync(join(dir, name), damage(good));
-      await runtime.until(runtime.sleep(12_000));
-      expect(lines).toEqual([`error API_TLS_${name.toUpperCase()}_FILE: secret file invalid`]);
-      expect(config.api?.tls?.[name as 'cert' | 'key']()).toBe(good.trimEnd());
-    } finally {
-      rmSync(dir, { recursive: true });
-    }
+    using dir = mkdtempDisposableSync(join(tmpdir(), 'idalloc-watch-'));
+    const config = loaded(dir.path);
+    const runtime = new VirtualRuntime();
+    const { lines, log } = logged();
+    using _watch = new SecretWatch(config.secretFiles, runtime, log);
+    const good = readFileSync(join(dir.path, name), 'utf8');
+    writeFileSync(join(dir.path, name), damage(good));
+    await runtime.until(runtime.sleep(12_000));
+    expect(lines).toEqual([`error API_TLS_${name.toUpperCase()}_FILE: secret file invalid`]);
+    expect(config.api?.tls?.[name as 'cert' | 'key']()).toBe(good.trimEnd());
   });
 
   it('is reported as used when its key was replaced too; until then the file that is missing is named, once', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'idalloc-watch-'));
-    try {
-      const config = loaded(dir);
-      const runtime = new VirtualRuntime();
-      const { lines, log } = logged();
-      using _watch = new SecretWatch(config.secretFiles, runtime, log);
-      const { certFile, keyFile } = new CertificateAuthority(dir).issue('other');
-      writeFileSync(join(dir, 'cert'), readFileSync(certFile));
-      await runtime.until(runtime.sleep(12_000));
-      const alone = 'warn API_TLS_CERT_FILE: secret file replaced, but the other file of the pair does not match it';
-      expect(lines).toEqual([`${alone} (${join(dir, 'key')})`]);
-      writeFileSync(join(dir, 'key'), readFileSync(keyFile));
-      await runtime.until(runtime.sleep(12_000));
-      expect(lines.slice(1).sort()).toEqual(
-        ['CERT', 'KEY'].map((name) => `info API_TLS_${name}_FILE: secret file replaced`),
-      );
-    } finally {
-      rmSync(dir, { recursive: true });
-    }
+    using dir = mkdtempDisposableSync(join(tmpdir(), 'idalloc-watch-'));
+    const config = loaded(dir.path);
+    const runtime = new VirtualRuntime();
+    const { lines, log } = logged();
+    using _watch = new SecretWatch(config.secretFiles, runtime, log);
+    const { certFile, keyFile } = new CertificateAuthority(dir.path).issue('other');
+    writeFileSync(join(dir.path, 'cert'), readFileSync(certFile));
+    await runtime.until(runtime.sleep(12_000));
+    const alone = 'warn API_TLS_CERT_FILE: secret file replaced, but the other file of the pair does not match it';
+    expect(lines).toEqual([`${alone} (${join(dir.path, 'key')})`]);
+    writeFileSync(join(dir.path, 'key'), readFileSync(keyFile));
+    await runtime.until(runtime.sleep(12_000));
+    expect(lines.slice(1).sort()).toEqual(
+      ['CERT', 'KEY'].map((name) => `info API_TLS_${name}_FILE: secret file replaced`),
+    );
   });
 });
 
@@ -98,27 +90,23 @@ describe.skipIf(process.platform === 'win32')('the rights on a secret file', () 
 
   /** The warnings about a file with this mode and content: at the start, and after it was replaced. */
   async function warnings(variable: string, mode: number, content: string): Promise<[number, number]> {
-    const dir = mkdtempSync(join(tmpdir(), 'idalloc-watch-'));
-    try {
-      const path = join(dir, 'secret');
-      writeFileSync(path, content);
-      chmodSync(path, mode);
-      const runtime = new VirtualRuntime();
-      const { lines, log } = logged();
-      const file = new SecretFile(variable, path, content, (from) => readFileSync(from, 'utf8'), check);
-      using _watch = new SecretWatch([file], runtime, log);
-      const atStart = lines.length;
-      await runtime.until(runtime.sleep(12_000));
-      expect(lines).toHaveLength(atStart);
-      writeFileSync(path, `${content} `);
-      await runtime.until(runtime.sleep(12_000));
-      const expected = `warn ${variable}: secret file open to every user of this machine`;
-      const warned = lines.filter((line) => line.startsWith('warn'));
-      expect(warned.every((line) => line === expected)).toBe(true);
-      return [atStart, warned.length - atStart];
-    } finally {
-      rmSync(dir, { recursive: true });
-    }
+    using dir = mkdtempDisposableSync(join(tmpdir(), 'idalloc-watch-'));
+    const path = join(dir.path, 'secret');
+    writeFileSync(path, content);
+    chmodSync(path, mode);
+    const runtime = new VirtualRuntime();
+    const { lines, log } = logged();
+    const file = new SecretFile(variable, path, content, (from) => readFileSync(from, 'utf8'), check);
+    using _watch = new SecretWatch([file], runtime, log);
+    const atStart = lines.length;
+    await runtime.until(runtime.sleep(12_000));
+    expect(lines).toHaveLength(atStart);
+    writeFileSync(path, `${content} `);
+    await runtime.until(runtime.sleep(12_000));
+    const expected = `warn ${variable}: secret file open to every user of this machine`;
+    const warned = lines.filter((line) => line.startsWith('warn'));
+    expect(warned.every((line) => line === expected)).toBe(true);
+    return [atStart, warned.length - atStart];
   }
 
   it.each([
