@@ -40,7 +40,15 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const replyTopics = new ReplyTopics(cluster, runtime);
   const isRevoked = (topic: string) => refusals.isRevoked(topic);
   const publisherOn = (purpose: 'publish' | 'publish large') =>
-    new KafkaPublisher({ cluster, runtime, topics: replyTopics, purpose, requestTopic: topics.requests, isRevoked });
+    new KafkaPublisher({
+      cluster,
+      runtime,
+      topics: replyTopics,
+      purpose,
+      requestTopic: topics.requests,
+      deadLetterTopic: topics.deadLetters,
+      isRevoked,
+    });
   const publisher = publisherOn('publish');
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');

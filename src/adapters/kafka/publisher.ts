@@ -5,8 +5,9 @@ import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
 import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/record.ts';
 import { isUnusableTopic, meaningOf } from '../../kafka/wire/error-codes.ts';
-import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
+import { Refusals } from './refusals.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 /**
@@ -27,16 +28,19 @@ import type { ReplyTopics } from './reply-topics.ts';
  *
  * - An error of a record, which is too large or of a time that the topic does not take, is the record's own. The batch
  *   is halved until the record stands alone, so it alone fails. One that is refused for its time is first sent again
- *   with the present one.
+ *   with the present one. What the topic refused is remembered for a while, so that a topic that takes no record costs
+ *   a few appends and not two for each reply.
  * - An error of the topic that lasts, since the topic does not exist or a right is missing, fails the records of that
  *   topic. The topic is remembered as unwritable for a while, and is on probation afterwards. The exception is a topic
  *   that accepted records before: somebody has revoked the right by mistake, and it is waited for.
  * - An error of the topic that passes, since it has no leader or too few replicas, is waited for as long as an election
- *   takes. Then it counts as lasting.
+ *   takes. Then it counts as lasting. So does one that is not in the table, if the same broker accepts the records of
+ *   other topics meanwhile.
  * - Anything else is an error of the brokers, and nobody's fault. No reply is refused for it: once the time is up, the
  *   whole publication is rejected, so that the part is tried again.
  *
- * All topics and all partitions are written side by side, and publications that go to the same partition share batches,
+ * All topics are written side by side, and up to 32 partitions of each, so that one service with many partitions does
+ * not fill the brokers' connection; publications that go to the same partition share batches,
  * because the replies of every request partition to one service usually end in one.
  */
 
@@ -48,6 +52,8 @@ export interface KafkaPublisherOptions {
   readonly purpose: 'publish' | 'publish large';
   /** Forwarded requests go there. Those of several partitions share no batch that is bulk. */
   readonly requestTopic: string;
+  /** Undefined where no dead letters are published. */
+  readonly deadLetterTopic?: string;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
@@ -59,6 +65,8 @@ const BATCH_MAX_RECORDS = 5_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
+/** Partitions of a topic that one publication writes at the same time. */
+const PARTITIONS_AT_ONCE = 32;
 /**
  * The time limit of one append, including those before it, since partitions take one at a time and brokers answer in
  * order.
@@ -108,6 +116,8 @@ export class KafkaPublisher implements Publisher {
   /** Where records are being sent to, by topic of each publication. */
   readonly #sending = new Bag<Sending>();
   readonly #undated: UndatedTopics;
+  readonly #refusals: Refusals;
+  readonly #accepting = new AcceptingBrokers();
   /**
    * By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see
    * `Bag`.
@@ -118,7 +128,9 @@ export class KafkaPublisher implements Publisher {
 
   constructor(options: KafkaPublisherOptions) {
     this.#options = options;
-    this.#undated = new UndatedTopics(options.runtime);
+    const { runtime, requestTopic, deadLetterTopic } = options;
+    this.#undated = new UndatedTopics(runtime);
+    this.#refusals = new Refusals(runtime, [requestTopic, ...(deadLetterTopic === undefined ? [] : [deadLetterTopic])]);
   }
 
   /** The partitions of topics that records are being sent to, with the request partitions that wait for that. */
@@ -172,7 +184,7 @@ export class KafkaPublisher implements Publisher {
       topics.invalidate(topic);
       if (isRetried) {
         const isOver = status.onProbation || runtime.monotonicMs() - startedMs >= TOPIC_TIMEOUT_MS;
-        this.#judge(topic, errors, isOver);
+        this.#judge(topic, errors, { isOver, startedMs });
         await runtime.sleep(RETRY_MS);
       }
       isRetried = true; // the first error may only reveal an outdated leader
@@ -180,12 +192,17 @@ export class KafkaPublisher implements Publisher {
   }
 
   /** Interprets persistent errors of a topic. Throws unless they are the topic's own. */
-  #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
+  #judge(
+    topic: string,
+    errors: readonly unknown[],
+    { isOver, startedMs }: { readonly isOver: boolean; readonly startedMs: number },
+  ): void {
     const errorCodes = errors.map(kafkaErrorCode);
+    const isOwn = (error: unknown) =>
+      meaningOf(kafkaErrorCode(error)).isWeak === true ||
+      (isUnlisted(error) && this.#accepting.hasOthers(error.node, topic, startedMs));
     if (errorCodes.some(isUnusableTopic)) this.#requireNotRevoked(topic);
-    const own =
-      errorCodes.find(isUnusableTopic) ??
-      (isOver && errorCodes.every((one) => meaningOf(one).isWeak === true) ? errorCodes[0] : undefined);
+    const own = errorCodes.find(isUnusableTopic) ?? (isOver && errors.every(isOwn) ? errorCodes[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
       const message = `topic ${topic} did not accept records: ${describeError(errors[0])}`;
@@ -220,16 +237,23 @@ export class KafkaPublisher implements Publisher {
     return this.#keyless;
   };
 
-  /** The errors that are not a record's own, at most one per partition. */
+  /** The errors that are not a record's own, at most one per partition. After one no other partition is begun. */
   async #sendAll(
     topic: string,
     addressed: ReadonlyMap<number, readonly number[]>,
     publication: Publication,
   ): Promise<readonly unknown[]> {
-    const errors = await Promise.all(
-      [...addressed].map(([partition, indices]) => this.#send({ topic, partition }, indices, publication)),
-    );
-    return errors.filter((error) => error !== undefined);
+    const errors: unknown[] = [];
+    const places = addressed.entries();
+    const lane = async () => {
+      for (const [partition, indices] of places) {
+        const error = await this.#send({ topic, partition }, indices, publication);
+        if (error !== undefined) errors.push(error);
+        if (errors.length > 0) return;
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(addressed.size, PARTITIONS_AT_ONCE) }, lane));
+    return errors;
   }
 
   /**
@@ -239,13 +263,21 @@ export class KafkaPublisher implements Publisher {
    */
   async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
     const { records, deliveries } = publication;
+    const refusals = this.#refusals;
+    const isKnown = refusals.has(to.topic);
+    if (isKnown && this.#refuseKnown(to, indices, publication)) {
+      const left = indices.filter((index) => deliveries[index] === undefined);
+      return left.length === 0 ? undefined : await this.#send(to, left, publication);
+    }
     const isUndated = this.#undated.has(to.topic);
     const due = indices.map((index) => (isUndated ? undated(recordAt(records, index)) : recordAt(records, index)));
     const bytes = due.reduce((sum, record) => sum + maxBytesOf(record), 0);
-    if (bytes > BATCH_MAX_BYTES && due.length > 1) return await this.#sendHalves(to, indices, publication);
+    if (due.length > 1 && (bytes > BATCH_MAX_BYTES || !refusals.takesBatch(to.topic, bytes)))
+      return await this.#sendHalves(to, indices, publication);
     let delivery = DELIVERED;
     try {
       await this.#queue(to).add(due, bytes);
+      refusals.accepted(to.topic);
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isOfRecord(errorCode)) return error;
@@ -253,11 +285,24 @@ export class KafkaPublisher implements Publisher {
         this.#undated.add(to.topic);
         return await this.#send(to, indices, publication);
       }
-      if (due.length > 1) return await this.#sendHalves(to, indices, publication);
+      refusals.refused(to.topic, errorCode, due.length, bytes);
+      if (due.length > 1) return await this.#sendHalves(to, indices, publication, isKnown ? 0 : 1);
       delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
     for (const index of indices) deliveries[index] = delivery;
     return undefined;
+  }
+
+  /** Whether the topic would refuse some of the records; those are not sent. */
+  #refuseKnown({ topic }: Target, indices: readonly number[], { records, deliveries }: Publication): boolean {
+    let some = false;
+    for (const index of indices) {
+      const reason = this.#refusals.reason(topic, maxBytesOf(recordAt(records, index)));
+      if (reason === undefined) continue;
+      deliveries[index] = { ok: false, reason, cause: 'record' };
+      some = true;
+    }
+    return some;
   }
 
   /** What is published to the same partition shares appends. */
@@ -270,13 +315,14 @@ export class KafkaPublisher implements Publisher {
       runtime,
       append: async (records, waitedMs) => {
         const timeoutMs = APPEND_TIMEOUT_MS - waitedMs;
-        await append(cluster, runtime, {
+        const { node } = await append(cluster, runtime, {
           ...to,
           purpose,
           records,
           timeoutMs,
           replicationTimeoutMs: REPLICATION_TIMEOUT_MS,
         });
+        this.#accepting.add(node, to.topic, runtime.monotonicMs());
       },
       maxRecords: to.topic === requestTopic ? MANY_RECORDS : BATCH_MAX_RECORDS,
       maxBytes: BATCH_MAX_BYTES,
@@ -292,10 +338,19 @@ export class KafkaPublisher implements Publisher {
     this.#dropAt = Math.max(MIN_DROP, 2 * this.#queues.size);
   }
 
-  async #sendHalves(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
-    const half = Math.ceil(indices.length / 2);
-    const error = await this.#send(to, indices.slice(0, half), publication);
-    return error ?? (await this.#send(to, indices.slice(half), publication));
+  /** `probes`: how many records go ahead alone, to show whether the topic takes any. */
+  async #sendHalves(
+    to: Target,
+    indices: readonly number[],
+    publication: Publication,
+    probes: 0 | 1 = 0,
+  ): Promise<unknown> {
+    const half = probes + Math.ceil((indices.length - probes) / 2);
+    for (const part of [indices.slice(0, probes), indices.slice(probes, half), indices.slice(half)]) {
+      const error = part.length === 0 ? undefined : await this.#send(to, part, publication);
+      if (error !== undefined) return error;
+    }
+    return undefined;
   }
 }
 
@@ -318,6 +373,28 @@ function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRe
 
 /** Whether the topic refuses a record for what it is, so that it may take others. */
 const isOfRecord = (errorCode: string | undefined) => meaningOf(errorCode).refuses === 'record';
+
+/** An error whose code is not in the table, from a broker that is known. */
+function isUnlisted(error: unknown): error is KafkaError & { readonly node: number } {
+  return (
+    error instanceof KafkaError && error.node !== undefined && Object.keys(meaningOf(error.errorCode)).length === 0
+  );
+}
+
+/** For each broker the last topic whose records it accepted, and the last one before of another name. */
+class AcceptingBrokers {
+  readonly #last = new Map<number, readonly { readonly topic: string; readonly atMs: number }[]>();
+
+  add(node: number, topic: string, atMs: number): void {
+    const other = this.#last.get(node)?.find((one) => one.topic !== topic);
+    this.#last.set(node, [{ topic, atMs }, ...(other === undefined ? [] : [other])]);
+  }
+
+  /** Whether the broker has accepted records of another topic since then. */
+  hasOthers(node: number, topic: string, sinceMs: number): boolean {
+    return this.#last.get(node)?.some((one) => one.topic !== topic && one.atMs >= sinceMs) === true;
+  }
+}
 
 const isDated = ({ timestampMs }: OutgoingRecord) => timestampMs !== undefined;
 

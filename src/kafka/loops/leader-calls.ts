@@ -47,11 +47,12 @@ export async function callLeader<R extends BrokerResponse>(
 /** The KafkaError for a partition's error code in a response. A leadership error marks the cached leader as stale. */
 export function partitionError(
   cluster: Pick<Cluster, 'markStale'>,
-  { topic, partition }: { readonly topic: string; readonly partition: number },
+  { topic, partition, node }: { readonly topic: string; readonly partition: number; readonly node?: number },
   errorCode: KafkaErrorCode,
 ): KafkaError {
   if (meaningOf(errorCode).leaderMoved) cluster.markStale(topic);
-  return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`);
+  const options = node === undefined ? {} : { node };
+  return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`, options);
 }
 
 /** An append: one record batch, or the records of one. */
@@ -85,7 +86,7 @@ export async function append(cluster: LeaderCluster, runtime: Runtime, appending
     return link.call('produce', { topic, partition, batch, acks: -1, timeoutMs });
   });
   const { errorCode, baseOffset, appendedAtMs, logStartOffset } = response;
-  if (errorCode !== undefined) throw partitionError(cluster, appending, errorCode);
+  if (errorCode !== undefined) throw partitionError(cluster, { ...appending, node }, errorCode);
   return { baseOffset, appendedAtMs, logStartOffset, node };
 }
 

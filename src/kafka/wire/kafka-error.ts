@@ -6,11 +6,14 @@ export type KafkaErrorCode = KnownErrorCode | (string & {});
 /** A call to Kafka that failed. */
 export class KafkaError extends Error {
   readonly errorCode: KafkaErrorCode;
+  /** The node ID of the broker that answered with it, where the caller needs that. */
+  declare readonly node?: number;
 
-  constructor(errorCode: KafkaErrorCode, message: string, options?: ErrorOptions) {
+  constructor(errorCode: KafkaErrorCode, message: string, options: ErrorOptions & { readonly node?: number } = {}) {
     super(message, options);
     this.name = 'KafkaError';
     this.errorCode = errorCode;
+    if (options.node !== undefined) this.node = options.node;
   }
 }
 

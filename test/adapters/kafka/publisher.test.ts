@@ -294,7 +294,20 @@ describe('a record', () => {
     expect(world.sends.flatMap(idsOf)).toEqual(['a']);
   });
 
-  test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'])(
+  test.each(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])(
+    'that is too large for its topic by %s fails alone, and costs few appends',
+    async (errorCode) => {
+      world.respond = (send) => (send.bytes > 20_000 ? errorCode : undefined);
+      const records = Array.from({ length: 500 }, (_, i) =>
+        record(`r${i}`, { partition: 0, ...(i === 123 && { value: Buffer.alloc(30_000) }) }),
+      );
+      const outcomes = await world.outcomes(records);
+      expect(outcomes.flatMap((outcome, i) => (outcome === true ? [] : [i]))).toEqual([123]);
+      expect(world.sends.length).toBeLessThan(25);
+    },
+  );
+
+  test.each(['INVALID_RECORD', 'INVALID_TIMESTAMP'])(
     'that its topic refuses by %s fails alone, and costs few appends',
     async (errorCode) => {
       world.respond = (send) => (idsOf(send).includes('unwritable') ? errorCode : undefined);
@@ -357,6 +370,93 @@ describe('a record', () => {
         ['none', ''],
       ]),
     );
+  });
+});
+
+describe('a topic that refuses what it gets', () => {
+  const replies = (count: number, fields: (i: number) => Partial<OutgoingRecord> = () => ({ partition: 0 })) =>
+    Array.from({ length: count }, (_, i) => record(`r${1_000 + i}`, { value: Buffer.alloc(100), ...fields(i) }));
+  const sentIn = async (records: readonly OutgoingRecord[]) => {
+    world.sends.length = 0;
+    const outcomes = await world.outcomes(records);
+    return { appends: world.sends.length, delivered: outcomes.filter((one) => one === true).length, outcomes };
+  };
+
+  it.each([
+    ['MESSAGE_TOO_LARGE', 2],
+    ['INVALID_RECORD', 13],
+  ])('by %s is asked with one record, then gets none for ten seconds', async (errorCode, most) => {
+    world.respond = () => errorCode;
+    const first = await sentIn(replies(500));
+    expect([first.appends <= most, first.delivered]).toEqual([true, 0]);
+    expect(first.outcomes.at(-1)).toContain(errorCode);
+    expect(await sentIn(replies(500))).toMatchObject({ appends: 0, delivered: 0 });
+    await world.runtime.until(world.runtime.sleep(10_000));
+    world.respond = () => undefined;
+    expect(await sentIn(replies(500))).toMatchObject({ appends: 1, delivered: 500 });
+  });
+
+  it('gets smaller records at once', async () => {
+    world.respond = (send) => (send.bytes > 300 ? 'MESSAGE_TOO_LARGE' : undefined);
+    await sentIn(replies(500, () => ({ partition: 0, value: Buffer.alloc(400) })));
+    expect(await sentIn(replies(1))).toMatchObject({ appends: 1, delivered: 1 });
+  });
+
+  it('in large batches gets smaller ones, and few that are refused', async () => {
+    world.respond = (send) => (send.bytes > 2_000 ? 'MESSAGE_TOO_LARGE' : undefined);
+    let refused = 0;
+    const respond = world.respond;
+    world.respond = (send) => {
+      const answer = respond(send);
+      if (answer !== undefined) refused += 1;
+      return answer;
+    };
+    expect(await sentIn(replies(500))).toMatchObject({ delivered: 500 });
+    expect(refused).toBeLessThan(15);
+  });
+
+  it('for some of them gets no other after 32 that were refused', async () => {
+    world.respond = (send) => (send.records.some(isOdd) ? 'INVALID_RECORD' : undefined);
+    const { appends, outcomes } = await sentIn(replies(500));
+    expect(appends).toBeLessThan(200);
+    expect(outcomes.at(-1)).toMatch(/as it refused others a moment ago: INVALID_RECORD/);
+  });
+
+  it('for one sender takes the records of others, if it is a topic of all', async () => {
+    world.respond = (send) => (send.records.some(isOdd) ? 'INVALID_RECORD' : undefined);
+    expect(await sentIn(replies(500, () => ({ topic: REQUESTS, partition: 0 })))).toMatchObject({ delivered: 250 });
+  });
+
+  it('of many partitions is written to 32 at once, and asked no more when all of those were refused', async () => {
+    world.statuses.set(T, { kind: 'writable', partitions: 500, onProbation: false });
+    let [now, most] = [0, 0];
+    world.respond = () => {
+      now += 1;
+      most = Math.max(most, now);
+      return world.runtime.sleep(1).then(() => {
+        now -= 1;
+      }) as Promise<never>;
+    };
+    const spread = replies(500, (i) => ({ partition: i }));
+    expect([await sentIn(spread), most]).toEqual([expect.objectContaining({ appends: 500, delivered: 500 }), 32]);
+    world.respond = () => 'MESSAGE_TOO_LARGE';
+    expect(await sentIn(spread)).toMatchObject({ appends: 32, delivered: 0 });
+  });
+
+  const isOdd = ({ key }: { readonly key: Buffer | null }) => Number(String(key).slice(1)) % 2 === 1;
+});
+
+describe('an error that is in no table', () => {
+  it('is of the topic if its broker takes the records of others meanwhile', async () => {
+    world.respond = ({ topic }) => (topic === 'odd' ? 'POLICY_VIOLATION' : undefined);
+    const outcomes = world.outcomes([record('a', { topic: 'odd' }), record('b')]);
+    expect(await outcomes).toEqual(['topic odd refused the record: POLICY_VIOLATION', true]);
+    expect(world.unwritable.get('odd')).toContain('POLICY_VIOLATION');
+  });
+
+  it("is the brokers' if no other topic is written to", async () => {
+    world.respond = () => 'POLICY_VIOLATION';
+    await expect(world.outcomes([record('a')])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
   });
 });
 

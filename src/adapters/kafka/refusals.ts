@@ -1,0 +1,98 @@
+import type { Runtime } from '../../async/runtime.ts';
+
+/**
+ * What topics refused lately, for what the records are: too large, or invalid for a reason that only the broker knows.
+ * Without it every reply to a topic that takes none costs two appends, in sequence, and each next part as many again.
+ *
+ * A topic is judged by its own answers alone. A record that was refused for its size shows that larger ones would be,
+ * and a batch that larger batches would be. Other refusals say nothing about the next record, so a few of them must
+ * follow each other, or there must be many, before the topic counts as one that takes none. After ten seconds it is
+ * asked again.
+ */
+
+const REMEMBERED_MS = 10_000;
+/** Requests name the topics. A topic that is forgotten costs a few appends more. */
+const MAX_TOPICS = 1_000;
+/** Records that were refused alone, in a row or in all, after which a topic gets no other. */
+const IN_A_ROW = 3;
+const IN_ALL = 32;
+
+const OF_SIZE: ReadonlySet<string | undefined> = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);
+
+interface RefusedLately {
+  readonly untilMs: number;
+  errorCode: string | undefined;
+  /** A record of so many bytes, or more, is refused; so is a batch of several. */
+  recordBytes: number;
+  batchBytes: number;
+  /** Records that were refused alone, but not for their size: in all, and since the topic took one. */
+  inAll: number;
+  inARow: number;
+}
+
+export class Refusals {
+  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  /** Topics of many senders: what one of them sends says nothing about the others. */
+  readonly #shared: ReadonlySet<string>;
+  readonly #byTopic = new Map<string, RefusedLately>();
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>, shared: readonly string[]) {
+    this.#runtime = runtime;
+    this.#shared = new Set(shared);
+  }
+
+  /** Whether the topic refused anything lately. */
+  has(topic: string): boolean {
+    return this.#of(topic) !== undefined;
+  }
+
+  /** Why the topic would refuse a record of so many bytes; undefined if it may take it. */
+  reason(topic: string, bytes: number): string | undefined {
+    const known = this.#of(topic);
+    if (known === undefined || bytes < known.recordBytes) return undefined;
+    const what = known.recordBytes === 0 ? 'others' : 'one that is not larger';
+    return `topic ${topic} refuses the record, as it refused ${what} a moment ago: ${known.errorCode}`;
+  }
+
+  /** Whether the topic may take several records of so many bytes as one batch. */
+  takesBatch(topic: string, bytes: number): boolean {
+    return bytes < (this.#of(topic)?.batchBytes ?? Number.POSITIVE_INFINITY);
+  }
+
+  accepted(topic: string): void {
+    const known = this.#of(topic);
+    if (known !== undefined) known.inARow = 0;
+  }
+
+  /** An append of so many records was refused. */
+  refused(topic: string, errorCode: string | undefined, records: number, bytes: number): void {
+    const known = this.#of(topic) ?? this.#begin(topic);
+    known.errorCode = errorCode;
+    const isOfSize = OF_SIZE.has(errorCode);
+    if (isOfSize) known.batchBytes = Math.min(known.batchBytes, bytes);
+    if (records > 1 || this.#shared.has(topic)) return;
+    if (isOfSize) {
+      known.recordBytes = Math.min(known.recordBytes, bytes);
+      return;
+    }
+    known.inAll += 1;
+    known.inARow += 1;
+    if (known.inARow >= IN_A_ROW || known.inAll >= IN_ALL) known.recordBytes = 0;
+  }
+
+  #of(topic: string): RefusedLately | undefined {
+    const known = this.#byTopic.get(topic);
+    if (known === undefined || this.#runtime.monotonicMs() < known.untilMs) return known;
+    this.#byTopic.delete(topic);
+    return undefined;
+  }
+
+  #begin(topic: string): RefusedLately {
+    if (this.#byTopic.size >= MAX_TOPICS) this.#byTopic.clear();
+    const untilMs = this.#runtime.monotonicMs() + REMEMBERED_MS;
+    const [recordBytes, batchBytes] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    const refusal: RefusedLately = { untilMs, errorCode: undefined, recordBytes, batchBytes, inAll: 0, inARow: 0 };
+    this.#byTopic.set(topic, refusal);
+    return refusal;
+  }
+}
