@@ -80,7 +80,8 @@ test('the commands that look at servers, topics and leases find what is there', 
   expect(await run('namespace', 'show')).toMatchObject({ fault: null });
   const { leases } = await run('leases');
   expect(leases).toMatchObject([{ worker_id: ready.workerId }]);
-  expect(await run('deadletters', 'list')).toMatchObject({ letters: [{ code: 'MALFORMED_REQUEST' }] });
+  const letters = [{ code: 'MALFORMED_REQUEST' }];
+  expect(await run('deadletters', 'list', '--code', 'MALFORMED_REQUEST')).toMatchObject({ letters });
   expect((await run('layout')).layouts.length).toBeGreaterThan(5);
 });
 
@@ -96,7 +97,8 @@ test('a whole topic that is replayed yields the same batches, and the audit find
   expect(code, stderr).toBe(0);
   expect(JSON.parse(stdout)).toMatchObject({ repeated: REQUESTS + 1, findings: [] });
   await realm.readToEnd(replies);
-  expect(replies.seen.length).toBeGreaterThanOrEqual(2 * before);
+  // Equal requests that are read together share a reply.
+  expect(replies.seen.length).toBeGreaterThanOrEqual(before + REQUESTS + 2);
   expect(await run('audit')).toMatchObject({ findings: [] });
   await again.stop();
 });
