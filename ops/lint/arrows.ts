@@ -84,7 +84,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/wire',
-    lines: 3810,
+    lines: 3840,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },

@@ -91,7 +91,7 @@ export class ServedPath implements Disposable {
     const cluster = {
       leader: async () => 0,
       markStale: () => {},
-      metadata: async (topics: readonly string[]) => ({
+      metadataForUse: async (topics: readonly string[]) => ({
         topics: topics.map((name) => ({
           name,
           partitions: Array.from({ length: REPLY_PARTITIONS }, (_, partition) => ({ partition, leader: 0 })),

@@ -22,8 +22,8 @@ const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as c
 const GROWTH_AGE_MS = 2_000;
 /** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
-/** Requests may name any number of topics, so the cache is bounded: so many that exist, and so many that do not. */
-const MAX_REMEMBERED = 1_000;
+/** Requests may name any topics, so the cache is bounded; those that exist are no more than the brokers keep. */
+const MAX_REMEMBERED = { existing: 10_000, missing: 1_000 } as const;
 
 type ByName = ReadonlyMap<string, TopicMetadata>;
 
@@ -36,7 +36,7 @@ interface Remembered {
 
 /** The cached status of the reply topics. Those that are asked for in one turn are looked up in one call. */
 export class ReplyTopics {
-  readonly #cluster: Pick<Cluster, 'metadata'>;
+  readonly #cluster: Pick<Cluster, 'metadataForUse'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   /** Oldest first. Missing topics are apart: whoever names many of them must not push out those of others. */
   readonly #remembered = { existing: new Map<string, Remembered>(), missing: new Map<string, Remembered>() };
@@ -44,7 +44,7 @@ export class ReplyTopics {
   /** The topics to look up together at the end of this turn, and the answer to come. */
   #gathering: { readonly topics: Set<string>; readonly found: Promise<ByName> } | undefined;
 
-  constructor(cluster: Pick<Cluster, 'metadata'>, runtime: Pick<Runtime, 'monotonicMs'>) {
+  constructor(cluster: Pick<Cluster, 'metadataForUse'>, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#cluster = cluster;
     this.#runtime = runtime;
   }
@@ -131,7 +131,7 @@ export class ReplyTopics {
     const topics = new Set<string>();
     const found = Promise.resolve().then(async () => {
       this.#gathering = undefined;
-      const response = await this.#cluster.metadata([...topics], LOOKUP_TIMEOUT_MS);
+      const response = await this.#cluster.metadataForUse([...topics], LOOKUP_TIMEOUT_MS);
       return new Map(response.topics.map((topic) => [topic.name, topic]));
     });
     return { topics, found };
@@ -151,13 +151,15 @@ export class ReplyTopics {
 
   #remember(topic: string, status: TopicStatus, maxAgeMs: number, isUnwritable: boolean): void {
     this.clear(topic); // so that the order is by age
-    const isMissing = status.kind === 'unwritable' && status.isMissing === true;
-    const cache = isMissing ? this.#remembered.missing : this.#remembered.existing;
-    if (cache.size >= MAX_REMEMBERED) {
-      const [oldest] = cache.keys();
-      if (oldest !== undefined) cache.delete(oldest);
-    }
     const sinceMs = this.#runtime.monotonicMs();
+    const kind = status.kind === 'unwritable' && status.isMissing === true ? 'missing' : 'existing';
+    const cache = this.#remembered[kind];
+    const [oldest] = cache.size < MAX_REMEMBERED[kind] ? [] : cache;
+    if (oldest !== undefined) {
+      // Else, of topics that are named in turn, a few more than there is room for would push out all others.
+      if (status.kind === 'writable' && sinceMs < oldest[1].untilMs) return;
+      cache.delete(oldest[0]);
+    }
     cache.set(topic, { status, sinceMs, untilMs: sinceMs + maxAgeMs, isUnwritable });
   }
 }

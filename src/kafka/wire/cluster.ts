@@ -64,7 +64,7 @@ export class Cluster {
     this.#refresher = new Refresher({
       runtime,
       deadlines: this.#deadlines,
-      refresh: () => this.#refresh(),
+      refresh: (of) => this.#refresh(of),
       isWanted: () => this.#topology.inUse(runtime.monotonicMs()).length > 0,
       isUrgent: () => [...this.#brokers.values()].some(({ isSuspect }) => isSuspect),
     });
@@ -81,6 +81,11 @@ export class Cluster {
    */
   metadata(topics: readonly string[] | 'all', timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataResponse> {
     return this.#metadata(topics, this.#now() + timeoutMs);
+  }
+
+  /** As `metadata`. The topics that exist are about to be used: their leaders are cached. */
+  metadataForUse(topics: readonly string[], timeoutMs = DEFAULT_TIMEOUT_MS): Promise<MetadataResponse> {
+    return this.#metadata(topics, this.#now() + timeoutMs, true);
   }
 
   /**
@@ -208,7 +213,11 @@ export class Cluster {
     };
     const remembered = known();
     if (remembered !== undefined) return remembered;
-    await this.#refreshed(timeoutMs, () => known() !== undefined);
+    await this.#refreshed(timeoutMs, () => {
+      if (known() !== undefined) return true;
+      this.#topology.want(topic);
+      return false;
+    });
     return this.#topology.found(topic);
   }
 
@@ -228,14 +237,17 @@ export class Cluster {
     return address;
   }
 
-  async #refresh(): Promise<void> {
+  async #refresh(of: 'all' | 'wanted'): Promise<void> {
     const nowMs = this.#now();
-    await this.#metadata(this.#topology.inUse(nowMs), nowMs + DEFAULT_TIMEOUT_MS);
+    const wanted = this.#topology.takeWanted();
+    await this.#metadata(of === 'all' ? this.#topology.inUse(nowMs) : wanted, nowMs + DEFAULT_TIMEOUT_MS);
   }
 
-  async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataResponse> {
+  async #metadata(topics: readonly string[] | 'all', deadlineMs: number, isForUse = false): Promise<MetadataResponse> {
     const requestNumber = this.#topology.nextRequestNumber();
     const response = await this.#callAny(deadlineMs, (link) => link.call('metadata', { topics }));
+    for (const { name, errorCode } of isForUse ? response.topics : [])
+      if (errorCode === undefined) this.#topology.use(name, this.#now());
     const led = this.#leadingSuspects();
     this.#topology.update(requestNumber, response);
     this.#closeUseless(led);

@@ -26,6 +26,8 @@ export class Topology {
   readonly #usedMs = new Map<string, number>();
   /** Stale topics, with the number of the last request before they were marked. */
   readonly #staleAsOf = new Map<string, number>();
+  /** Topics of which a caller needs to know more than is cached. */
+  readonly #wanted = new Set<string>();
   #requests = 0;
   #brokersAsOf = 0;
 
@@ -46,6 +48,18 @@ export class Topology {
 
   use(topic: string, nowMs: number): void {
     this.#usedMs.set(topic, nowMs);
+  }
+
+  /** What is cached of a topic in use is not enough for a caller. */
+  want(topic: string): void {
+    this.#wanted.add(topic);
+  }
+
+  /** The topics to ask for: those that are wanted, from now on again, and those that are stale. */
+  takeWanted(): string[] {
+    const topics = new Set([...this.#wanted, ...this.#staleAsOf.keys()]);
+    this.#wanted.clear();
+    return [...topics];
   }
 
   /** The recently used topics; forgets the others. */
@@ -143,8 +157,8 @@ const URGENT_GAP_MS = 500;
 export interface RefresherOptions {
   readonly runtime: Runtime;
   readonly deadlines: Deadlines;
-  /** Requests the metadata of everything in use. Rejects when no broker answers. */
-  readonly refresh: () => Promise<void>;
+  /** Requests the metadata of everything in use, or only of what is wanted. Rejects when no broker answers. */
+  readonly refresh: (of: 'all' | 'wanted') => Promise<void>;
   /** Whether any topic is in use. */
   readonly isWanted: () => boolean;
   /** Whether a broker is suspect. */
@@ -152,7 +166,8 @@ export interface RefresherOptions {
 }
 
 /**
- * When the topology is refreshed: on demand, and periodically. One refresh at a time; a caller that comes while one is
+ * When the topology is refreshed: on demand, what is wanted, and periodically, everything in use. A worker may use
+ * thousands of topics, of which one is in doubt. One refresh at a time; a caller that comes while one is
  * in progress waits for the next, because its response may be older than the reason for the refresh.
  */
 export class Refresher {
@@ -160,6 +175,8 @@ export class Refresher {
   #running: Promise<void> = Promise.resolve();
   #next: Promise<void> | undefined;
   #startedMs = Number.NEGATIVE_INFINITY;
+  /** When everything in use was requested last. */
+  #wholeMs = Number.NEGATIVE_INFINITY;
   #timer: Timer | undefined;
 
   constructor(options: RefresherOptions) {
@@ -179,12 +196,11 @@ export class Refresher {
 
   /** Schedules the next periodic refresh. */
   scheduleNext(): void {
-    const { runtime, deadlines, isWanted, isUrgent } = this.#options;
+    const { runtime, deadlines, isWanted } = this.#options;
     this.#timer?.cancel();
     this.#timer = undefined;
     if (deadlines.closed || this.#next !== undefined || !isWanted()) return;
-    const dueMs = this.#startedMs + (isUrgent() ? URGENT_GAP_MS : REFRESH_INTERVAL_MS);
-    this.#timer = runtime.schedule(Math.max(0, dueMs - runtime.monotonicMs()), () => {
+    this.#timer = runtime.schedule(Math.max(0, this.#dueMs - runtime.monotonicMs()), () => {
       this.#timer = undefined;
       if (isWanted()) this.next().catch(() => undefined); // the next one is scheduled anyway
     });
@@ -192,6 +208,11 @@ export class Refresher {
 
   close(): void {
     this.#timer?.cancel();
+  }
+
+  /** When everything in use is requested next. */
+  get #dueMs(): number {
+    return this.#wholeMs + (this.#options.isUrgent() ? URGENT_GAP_MS : REFRESH_INTERVAL_MS);
   }
 
   async #start(): Promise<void> {
@@ -204,7 +225,9 @@ export class Refresher {
       this.#next = undefined;
     }
     this.#startedMs = runtime.monotonicMs();
-    this.#running = refresh().finally(() => this.scheduleNext());
+    const isWhole = this.#startedMs >= this.#dueMs;
+    if (isWhole) this.#wholeMs = this.#startedMs;
+    this.#running = refresh(isWhole ? 'all' : 'wanted').finally(() => this.scheduleNext());
     return this.#running;
   }
 }

@@ -9,13 +9,13 @@ type Found = number | string | readonly number[];
 function brokers(known: Record<string, Found>) {
   const asked: string[] = [];
   const state = { nowMs: 0, silent: false };
-  const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataResponse> => {
+  const metadataForUse = async (topics: readonly string[]): Promise<MetadataResponse> => {
     asked.push([...topics].join(' '));
     if (state.silent) throw new KafkaError('NO_RESPONSE', 'no broker answers');
     const found = [...topics].map((name) => describeTopic(name, known[name]));
     return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: found };
   };
-  return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };
+  return { topics: new ReplyTopics({ metadataForUse }, { monotonicMs: () => state.nowMs }), asked, state };
 }
 
 function describeTopic(name: string, found: Found = 'UNKNOWN_TOPIC_OR_PARTITION'): TopicMetadata {
@@ -142,5 +142,34 @@ describe('the status of a reply topic', () => {
     await topics.status('t1000');
     await topics.status('t0');
     expect(asked.slice(1_001)).toEqual(['t0']);
+  });
+
+  /** Names so many topics that exist, in parts of 500; returns how many calls that takes, and for how many topics. */
+  async function named({ topics, asked }: ReturnType<typeof brokers>, count: number) {
+    asked.length = 0;
+    for (let from = 0; from < count; from += 500)
+      await Promise.all(Array.from({ length: 500 }, (_, i) => topics.status(`t${from + i}`)));
+    return { calls: asked.length, of: asked.join(' ').split(' ').filter(Boolean).length };
+  }
+  const existing = (count: number) =>
+    brokers(Object.fromEntries(Array.from({ length: count }, (_, i) => [`t${i}`, 1])));
+
+  it('is looked up once a minute, though thousands of topics are named in turn', async () => {
+    const world = existing(10_000);
+    expect(await named(world, 10_000)).toEqual({ calls: 20, of: 10_000 });
+    for (world.state.nowMs of [10_000, 59_000]) expect(await named(world, 10_000)).toEqual({ calls: 0, of: 0 });
+    world.state.nowMs = 60_000;
+    expect(await named(world, 10_000)).toEqual({ calls: 20, of: 10_000 });
+  });
+
+  it('is looked up each time for the topics alone that find no room, until others have expired', async () => {
+    const world = existing(12_000);
+    for (world.state.nowMs of [0, 10_000, 59_000]) await named(world, 12_000);
+    expect(await named(world, 12_000)).toEqual({ calls: 4, of: 2_000 });
+    expect(await world.topics.status('t11999')).toMatchObject({ kind: 'writable' });
+    world.topics.markUnwritable('t11999', 'denied');
+    expect(await world.topics.status('t11999'), 'what is not only metadata finds room').toMatchObject({
+      reason: 'denied',
+    });
   });
 });

@@ -26,6 +26,11 @@ async function callLeader(cluster: Cluster, topic: string, timeoutMs: number): P
   }
 }
 
+/** The topics of each request for metadata. */
+function topicsOf(brokers: ScriptedBrokers): unknown[] {
+  return brokers.callsOf('metadata').map(({ topics }) => topics);
+}
+
 /** How often something happened within each second. */
 function perSecond(times: readonly number[], fromMs: number, seconds: number): number {
   return times.filter((atMs) => atMs >= fromMs && atMs < fromMs + seconds * 1_000).length / seconds;
@@ -183,6 +188,41 @@ describe('topics', () => {
       expect(await runtime.until(cluster.partitions('t'))).toBe(1);
     }
     expect(brokers.callsOf('metadata')).toHaveLength(1);
+  });
+
+  test('that are requested for use are cached, if they exist', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: 1, u: 1 });
+    const found = await runtime.until(cluster.metadataForUse(['t', 'u', 'none']));
+    expect(found.topics.map(({ errorCode }) => errorCode)).toEqual([
+      undefined,
+      undefined,
+      'UNKNOWN_TOPIC_OR_PARTITION',
+    ]);
+    expect(await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('u', 0)]))).toEqual([1, 1]);
+    await runtime.until(runtime.sleep(10_500));
+    expect(topicsOf(brokers), 'the second is the first of those every 10 s').toEqual([
+      ['t', 'u', 'none'],
+      ['t', 'u'],
+      ['t', 'u'],
+    ]);
+  });
+
+  test('in doubt are requested without the others, which are requested every 10 s', async () => {
+    const names = Array.from({ length: 50 }, (_, i) => `t${i}`);
+    const { brokers, cluster, runtime } = stage(1, Object.fromEntries(names.map((name) => [name, 1])));
+    await runtime.until(Promise.all(names.map((name) => cluster.leader(name, 0))));
+    const startMs = runtime.monotonicMs();
+    for (const name of ['t7', 't8', 't7']) {
+      cluster.markStale(name);
+      await runtime.until(runtime.sleep(0.5)); // the request is on its way
+      expect(await runtime.until(cluster.leader(name, 0))).toBe(1);
+      await runtime.until(runtime.sleep(1_000));
+    }
+    brokers.topics.set('late', { leaders: [1] });
+    brokers.topics.set('t9', { leaders: [1, 1] });
+    expect(await runtime.until(Promise.all([cluster.leader('late', 0), cluster.leader('t9', 1)]))).toEqual([1, 1]);
+    await runtime.until(runtime.sleep(10_000 - (runtime.monotonicMs() - startMs) + 100));
+    expect(topicsOf(brokers)).toEqual([names, ['t7'], ['t8'], ['t7'], ['late', 't9'], [...names, 'late']]);
   });
 
   test('that are cached do not wait for a request about another topic', async () => {

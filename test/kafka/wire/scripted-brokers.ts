@@ -30,6 +30,8 @@ interface Seen {
   readonly node: number;
   readonly call: string;
   readonly atMs: number;
+  /** Of a request for metadata. */
+  readonly topics?: readonly string[] | 'all' | undefined;
 }
 
 const ANSWER_MS = 1;
@@ -175,7 +177,7 @@ class ScriptedLink implements BrokerLink {
   }
 
   call<A extends ApiName>(api: A, request: RequestOf<A>): Promise<ResponseOf<A>> {
-    return this.#serve(api, () => this.#answers(api, request) as ResponseOf<A>);
+    return this.#serve(api, request, () => this.#answers(api, request) as ResponseOf<A>);
   }
 
   #answers(api: ApiName, request: unknown): BrokerResponse {
@@ -186,10 +188,11 @@ class ScriptedLink implements BrokerLink {
     return { throttleMs: 0, nodeId, ...addressOf(nodeId) } as BrokerResponse;
   }
 
-  async #serve<R>(call: string, answer: () => R): Promise<R> {
+  async #serve<R>(call: string, request: unknown, answer: () => R): Promise<R> {
     const { runtime, calls } = this.#brokers;
     if (this.#onEnd === undefined) throw new KafkaError('CONNECTION_LOST', 'it has ended');
-    calls.push({ node: this.node, call, atMs: runtime.monotonicMs() });
+    const { topics } = call === 'metadata' ? (request as RequestOf<'metadata'>) : {};
+    calls.push({ node: this.node, call, atMs: runtime.monotonicMs(), topics });
     return new Promise<R>((resolve, reject) => {
       this.#waiting.add(reject);
       runtime.schedule(ANSWER_MS, () => {
