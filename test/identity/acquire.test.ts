@@ -15,6 +15,11 @@ function moveCeilings(stage: Stage, host: Host, aheadMs: readonly number[]): voi
   }
 }
 
+async function opened() {
+  const stage = await Stage.open();
+  return { stage, host: await stage.host() };
+}
+
 describe('acquiring a worker ID', () => {
   it('stores the owner key with the lease record and a ceiling 25 s ahead, and takes its fence from the owner key', async () => {
     const stage = await Stage.open();
@@ -69,8 +74,7 @@ describe('acquiring a worker ID', () => {
   );
 
   it('a claim that was answered with success but is not in etcd gives no authority', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     const { transact } = stage.etcd;
     stage.etcd.transact = (compares, operations) => {
       stage.etcd.transact = transact;
@@ -81,8 +85,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('a claim without an answer to its read-back is not used, and is found by the next acquire', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { host } = await opened();
     host.faults.set('get', ['pass', 'request lost']); // what is bound is read before
     expect(await host.identity.acquire()).toMatchObject({ kind: 'failed', error: { code: 'ETCD_UNAVAILABLE' } });
     expect(host.authority()).toMatchObject({ ok: false, code: 'NO_IDENTITY' });
@@ -91,8 +94,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('the own deadline of an acquire counts from before its lease was requested', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     host.faults.set('get', ['pass', 'request lost']); // what is bound is read before
     await host.identity.acquire();
     stage.pass(timing.refuseAfterMs - 1);
@@ -103,8 +105,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('a claim that arrives after it was abandoned has no effect', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     host.faults.set('transact', ['late']);
     expect(await host.identity.acquire()).toEqual({ kind: 'raced' });
     stage.etcd.deliverLate();
@@ -157,8 +158,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('waits for the lowest ceiling when all are ahead, and takes it once the clock is there', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     moveCeilings(stage, host, [30_000, 20_000, MAX_CEILING_WAIT_MS]);
     expect(await host.identity.acquire()).toEqual({ kind: 'waiting', waitMs: 20_000 });
     stage.pass(19_999);
@@ -169,15 +169,13 @@ describe('acquiring a worker ID', () => {
   });
 
   it('refuses when every ceiling is more than 35 s ahead: the clock is behind', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     moveCeilings(stage, host, [60_000, MAX_CEILING_WAIT_MS + 1, 90_000]);
     expect(await host.identity.acquire()).toMatchObject({ kind: 'refused', code: 'ALL_CEILINGS_AHEAD' });
   });
 
   it('refuses after waiting for a ceiling for longer than the maximum', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     moveCeilings(stage, host, [20_000, 20_000, 20_000]);
     await host.identity.acquire();
     host.clock.stepMs = -(MAX_CEILING_WAIT_MS + 1);
@@ -249,8 +247,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('does not mistake owners that were killed up to half a minute ago for a wrong clock', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     putOwners(stage, host, [-timing.ttlMs, -timing.ttlMs]);
     expect(await host.identity.acquire()).toEqual({ kind: 'held' });
   });
@@ -268,8 +265,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('refuses worker IDs at the end of the layout', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     host.clock.stepMs = tickStartMs(layout, layout.endTicks) - host.clock.read().wall + 1_000;
     for (const workerId of [0, 1, 2]) {
       stage.etcd.tamper(keys.ceiling(workerId), encodeCeiling({ ticks: ticks(layout.endTicks), nonce: 'end' }));
@@ -288,8 +284,7 @@ describe('acquiring a worker ID', () => {
       'NAMESPACE_MISMATCH',
     ],
   ])('%s stops it, and nothing is written', async (_what, key, value, code) => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     stage.etcd.tamper(key, value);
     const before = stage.etcd.revision;
     await expect(host.identity.acquire()).rejects.toMatchObject({ code });
@@ -371,8 +366,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it('nothing is claimed unless the clock is steady', async () => {
-    const stage = await Stage.open();
-    const host = await stage.host();
+    const { stage, host } = await opened();
     const before = stage.etcd.revision;
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FROZEN', detail: 'it stands' };
     expect(await host.identity.acquire()).toEqual({ kind: 'refused', code: 'CLOCK_FROZEN', message: 'it stands' });

@@ -64,7 +64,9 @@ async function opened(): Promise<{ readonly stage: Stage; readonly host: Host }>
   return { stage, host: await stage.host() };
 }
 
-async function running(stage: Stage, host: Host, measureDrift = async () => {}) {
+async function running(onStage?: Stage, asHost?: Host, measureDrift = async () => {}) {
+  const stage = onStage ?? (await Stage.open());
+  const host = asHost ?? (await stage.host());
   const timers = new Timers(stage);
   const stop = new AbortController();
   const anchors: number[] = [];
@@ -84,13 +86,12 @@ async function running(stage: Stage, host: Host, measureDrift = async () => {}) 
   );
   kept = { stop, done };
   await timers.pass(0);
-  return { timers, stop, runner, done, anchors };
+  return { stage, host, timers, stop, runner, done, anchors };
 }
 
 describe('keeping an identity', () => {
   it('acquires immediately and holds it by heartbeats for as long as etcd answers', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     const { fence } = host.identity.state;
     await timers.pass(120_000);
     expect(host.authority()).toMatchObject({ ok: true, fence });
@@ -110,8 +111,7 @@ describe('keeping an identity', () => {
   });
 
   it('a failed heartbeat is repeated each second, so that a single failure stops nothing', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     host.faults.set('keepAlive', Array<Fault>(4).fill('request lost'));
     await timers.pass(60_000);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held']);
@@ -146,8 +146,7 @@ describe('keeping an identity', () => {
   });
 
   it('an outage of etcd suspends after 15 s, and the same identity resumes', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     const { fence } = host.identity.state;
     host.faults.set('keepAlive', Array<Fault>(10).fill('request lost'));
     await timers.pass(timing.refuseAfterMs);
@@ -236,16 +235,14 @@ describe('keeping an identity', () => {
   });
 
   it('a lost identity is replaced by a new term', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { stage, host, timers } = await running();
     stage.etcd.tamper(keys.owner(0), undefined);
     await timers.pass(timing.heartbeatMs + 2_000);
     expect(host.states.map(({ mode }) => mode)).toEqual(['acquiring', 'held', 'lost', 'none', 'acquiring', 'held']);
   });
 
   it('an ejected clock releases the identity within 50 ms; once steady, it is watched for 1.5 s before the next acquire', async () => {
-    const { stage, host } = await opened();
-    const { timers, anchors } = await running(stage, host);
+    const { stage, host, timers, anchors } = await running();
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'back' };
     await timers.pass(50);
     expect(host.authority()).toMatchObject({ ok: false, code: 'CLOCK_BACKWARD' });
@@ -259,8 +256,7 @@ describe('keeping an identity', () => {
   });
 
   it('a clock that goes wrong again is watched for 1.5 s from then on', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'back' };
     await timers.pass(1_000);
     host.clock.verdict = { kind: 'steady' };
@@ -276,8 +272,7 @@ describe('keeping an identity', () => {
   });
 
   it('a clock jump is reported as such, even if by its time the deadline has passed', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     host.clock.stepMs = 3_600_000;
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
     await timers.pass(50);
@@ -305,8 +300,7 @@ describe('keeping an identity', () => {
   });
 
   it('a paused process asks etcd immediately, and resumes the same identity', async () => {
-    const { stage, host } = await opened();
-    const { timers } = await running(stage, host);
+    const { host, timers } = await running();
     const { fence } = host.identity.state;
     await timers.pass(1_000);
     host.identity.paused(host.clock.read());
@@ -316,8 +310,7 @@ describe('keeping an identity', () => {
   });
 
   it('a call of `wake` makes an ejection take effect immediately', async () => {
-    const { stage, host } = await opened();
-    const { timers, runner } = await running(stage, host);
+    const { stage, host, timers, runner } = await running();
     host.clock.verdict = { kind: 'eject', reason: 'CLOCK_FORWARD', detail: 'ahead' };
     runner.wake();
     await timers.pass(0);
@@ -339,8 +332,7 @@ describe('keeping an identity', () => {
   });
 
   it('stopping releases the identity and leaves no timer', async () => {
-    const { stage, host } = await opened();
-    const { timers, stop, done } = await running(stage, host);
+    const { stage, host, timers, stop, done } = await running();
     stop.abort();
     expect(await done).toBe('stopped');
     expect([stage.etcd.peek(keys.owner(0)), timers.count]).toEqual([undefined, 0]);

@@ -16,8 +16,8 @@ async function takeOver(worker: MemoryWorker): Promise<void> {
 const losses = ({ losses: all }: MemoryWorker) => all.map(({ sequence, from, to }) => `${sequence} ${from}-${to}`);
 const throughs = ({ losses: all }: MemoryWorker) => new Set(all.map(({ through }) => through));
 
-/** Three sequences; a ledger that lost all numbers of two of them, after a worker that is gone. */
-async function lostWorld() {
+/** Three sequences, after a worker that is gone; `isLost`: the ledger lost all numbers of two of them. */
+async function lostWorld(isLost = false) {
   const world = numbersWorld();
   const { worker, topic } = world;
   topic.land(0, [statement(1, {}, ALL), statement(2, {}, ONE_MORE)]);
@@ -25,6 +25,10 @@ async function lostWorld() {
   await gone.serve([wanted(0, 'kept', 2, ALL)]);
   for (const offset of [1, 3]) {
     await gone.serve([wanted(offset, `a${offset}`), wanted(offset + 1, `b${offset}`, 1, ONE_MORE)]);
+  }
+  if (isLost) {
+    topic.requestEnds.set(0, 5);
+    loseNumbers(topic);
   }
   return world;
 }
@@ -38,9 +42,7 @@ const keptIn = (topic: MemoryLedger) => topic.read(0, 0).length - 4;
 
 describe('a partition that is taken over', () => {
   it('gets the statements of all its losses before anybody asks, in one append, with one end of the requests', async () => {
-    const { worker, topic } = await lostWorld();
-    topic.requestEnds.set(0, 5);
-    loseNumbers(topic);
+    const { worker, topic } = await lostWorld(true);
     const before = shown(topic);
     const next = worker();
     await takeOver(next);
@@ -49,9 +51,7 @@ describe('a partition that is taken over', () => {
   });
 
   it('gives the next number to the first order of a sequence, however late that comes', async () => {
-    const { worker, topic } = await lostWorld();
-    topic.requestEnds.set(0, 5);
-    loseNumbers(topic);
+    const { worker, topic } = await lostWorld(true);
     const next = worker();
     await takeOver(next);
     topic.requestEnds.set(0, 901);
@@ -70,9 +70,7 @@ describe('a partition that is taken over', () => {
   });
 
   it('lets new numbers wait for that, but neither IDs nor what is known', async () => {
-    const { worker, topic } = await lostWorld();
-    topic.requestEnds.set(0, 5);
-    loseNumbers(topic);
+    const { worker, topic } = await lostWorld(true);
     const { promise: answer, resolve } = Promise.withResolvers<void>();
     const next = worker({ etcdLink: async (name) => ({ fault: 'pass', ...(name === 'range' && { back: answer }) }) });
     const stating = takeOver(next);
@@ -91,9 +89,7 @@ describe('a partition that is taken over', () => {
   });
 
   it('is looked at again after etcd did not answer, and requests for numbers are retried until then', async () => {
-    const { worker, topic } = await lostWorld();
-    topic.requestEnds.set(0, 5);
-    loseNumbers(topic);
+    const { worker } = await lostWorld(true);
     let isSilent = true;
     const next = worker({ etcdLink: async () => ({ fault: isSilent ? 'request lost' : 'pass' }) });
     await expect(takeOver(next)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
@@ -161,9 +157,7 @@ describe('a partition that is taken over', () => {
   });
 
   it('states them at other places if another writer comes first', async () => {
-    const { worker, topic } = await lostWorld();
-    topic.requestEnds.set(0, 5);
-    loseNumbers(topic);
+    const { worker, topic } = await lostWorld(true);
     const before = shown(topic);
     const next = worker({
       link: async () => {

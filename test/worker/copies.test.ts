@@ -42,6 +42,15 @@ function copies(): KeptCopies {
 const pass = (ms: number) => runtime.until(runtime.sleep(ms));
 const without = (what: string) => events.filter((event) => !event.startsWith(what));
 
+/** Copies of which one was opened, and is no longer wanted. */
+async function unwanted() {
+  const own = copies();
+  own.want([1]);
+  await pass(1);
+  own.want([]);
+  return own;
+}
+
 describe('copies', () => {
   it('on disk are opened at the start, one after the other', async () => {
     held = [2, 5];
@@ -69,10 +78,7 @@ describe('copies', () => {
   });
 
   it('that are wanted again in time stay', async () => {
-    const own = copies();
-    own.want([1]);
-    await pass(1);
-    own.want([]);
+    const own = await unwanted();
     await pass(LINGER_MS - 1);
     own.want([1]);
     await pass(2 * LINGER_MS);
@@ -80,10 +86,7 @@ describe('copies', () => {
   });
 
   it('that are wanted again while they are deleted are opened when that is done', async () => {
-    const own = copies();
-    own.want([1]);
-    await pass(1);
-    own.want([]);
+    const own = await unwanted();
     let again = false;
     onStep = () => {
       if (!again && events.at(-1) === 'dropped 1') {
@@ -107,10 +110,7 @@ describe('copies', () => {
   });
 
   it('that were reported to the group stay until it is known again what is wanted', async () => {
-    const own = copies();
-    own.want([1]);
-    await pass(1);
-    own.want([]);
+    const own = await unwanted();
     own.keepAll();
     await pass(2 * LINGER_MS);
     expect(without('load')).toEqual(['opened 1']);
@@ -142,10 +142,7 @@ describe('copies', () => {
   });
 
   it('are not touched after a stop', async () => {
-    const own = copies();
-    own.want([1]);
-    await pass(1);
-    own.want([]);
+    const own = await unwanted();
     own[Symbol.dispose]();
     await pass(2 * LINGER_MS);
     expect(without('load')).toEqual(['opened 1']);

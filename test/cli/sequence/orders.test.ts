@@ -21,6 +21,13 @@ function breaks(fault: Fault, then?: () => Promise<unknown>): void {
   };
 }
 
+/** The sequence exists, and a worker has given its first number. */
+async function givesFirst(): Promise<void> {
+  await stage.create('invoices');
+  await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+  stage.appends('invoices', { first: 1, by: 'a' });
+}
+
 describe('an order', () => {
   test('is held by etcd before the ledger has it, and by both afterwards', async () => {
     breaks('pass', async () => expect(stage.ledger).toEqual([]));
@@ -84,9 +91,7 @@ describe('an order', () => {
   });
 
   test('does not append numbers that the ledger has in a part that the command had not read', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     await stage.pass(2 * 24 * 3_600_000);
     stage.states('invoices', 2, 1);
     await stage.change('invoices', { step: 10 });
@@ -94,9 +99,7 @@ describe('an order', () => {
   });
 
   test('does not miss numbers that retention took', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     stage.appendsOther(7);
     stage.states('invoices', 2, 1);
     stage.trims(2);
@@ -145,9 +148,7 @@ describe('what was ordered', () => {
   });
 
   test('a sequence exists though the ledger lost all, and goes on behind its last number', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
     stage.appends('invoices', { first: 2, by: 'b' });
     stage.losesTail(0);
@@ -159,9 +160,7 @@ describe('what was ordered', () => {
   });
 
   test('a loss is stated without an order, once, and what is pending stays for the next worker', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     await stage.statesLosses();
     expect(stage.ledger, 'nothing is lost').toEqual(['o1>1', 'n1 a']);
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
@@ -175,9 +174,7 @@ describe('what was ordered', () => {
   });
 
   test('a loss is not stated of a request topic that was created again as well: it waits for adopt-cluster', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
     stage.losesTail(0);
     stage.requests(7);
@@ -191,9 +188,7 @@ describe('what was ordered', () => {
   });
 
   test('numbers below a gap are stated as lost before the order', async () => {
-    await stage.create('invoices');
-    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
-    stage.appends('invoices', { first: 1, by: 'a' });
+    await givesFirst();
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
     stage.requests(8);
     stage.losesTail(1);
