@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
-import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry, type LedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
@@ -33,8 +33,8 @@ export function keyOf(partition: number, offset: number): Buffer {
   return encodeLedgerKey(Buffer.from(id, 'latin1'));
 }
 
-function entryValue(end: number): Buffer {
-  return encodeLedgerEntry({
+function entryOf(end: number): LedgerEntry {
+  return {
     kind: 'batch',
     requestHash: requestHash(1, 'id.replies.orders'),
     count: 1,
@@ -54,12 +54,12 @@ function entryValue(end: number): Buffer {
     schemaFingerprint: ID_REPLY_FINGERPRINT,
     end,
     through: end - 1,
-  });
+  };
 }
 
 /** Records as a fetch returns them: views of one buffer. */
 export function records(partition: number, from: number, length: number): LedgerRecord[] {
-  const value = entryValue(from);
+  const value = encodeLedgerEntry(entryOf(from));
   const size = KEY_BYTES + value.length;
   const bytes = Buffer.allocUnsafe(length * size);
   return Array.from({ length }, (_, i) => {
@@ -74,6 +74,28 @@ export function records(partition: number, from: number, length: number): Ledger
       appendedAtMs: 1_780_416_300_000 + from,
     };
   });
+}
+
+/**
+ * Records whose hashes are given and spread as those of keys do: an index is filled with them in half the time. No key
+ * of `keyOf` finds them.
+ */
+export function fillers(from: number, length: number): LedgerRecord[] {
+  const entry = entryOf(from);
+  const [key, value] = [keyOf(0, from), encodeLedgerEntry(entry)];
+  return Array.from({ length }, (_, i) => {
+    const offset = from + i;
+    const hash = mixed(offset) * 2 ** 11 + (mixed(~offset) >>> 21);
+    return { offset, key, value, entry, hash, appendedAtMs: 1_780_416_300_000 + from };
+  });
+}
+
+/** Spreads 32 bits evenly: the last steps of MurmurHash3. */
+export function mixed(bits: number): number {
+  let mix = bits ^ (bits >>> 16);
+  mix = Math.imul(mix, 0x85ebca6b);
+  mix = Math.imul(mix ^ (mix >>> 13), 0xc2b2ae35);
+  return (mix ^ (mix >>> 16)) >>> 0;
 }
 
 setFlagsFromString('--expose-gc');

@@ -2,7 +2,8 @@ import { mkdtempDisposableSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
-import { heldBytes, keyOf, openIndex, records } from './index-entries.ts';
+import { fillers, heldBytes, keyOf, openIndex, records } from './index-entries.ts';
+import { LAST_RUN_ENTRIES, writeLastRuns } from './index-runs.ts';
 
 /** What one more request costs the index of a partition that has this many entries. */
 export interface IndexCosts {
@@ -23,42 +24,73 @@ const PART = 500;
 const READ = 1_000;
 const PARTS = 40;
 /** Each measurement is repeated, and the least counts: what is above it others have caused. */
-const ROUNDS = 7;
+const ROUNDS = 15;
 /** Keys whose hash may collide with that of another key, in a part. */
 const COLLISIONS = 2;
 const KEYS = PART * PARTS;
 
-/** Fills one partition to each of these sizes, which rise, and measures what a request costs there. */
+/**
+ * Makes a partition of each of these sizes, and measures what a request costs there. Whole runs of the last level are
+ * written as such; the entries after them come in as those of a ledger do. The sizes take turns, since whatever else
+ * the machine does changes from one minute to the next.
+ */
 export function indexGrowth(sizes: readonly number[], say: (line: string) => void): readonly IndexCosts[] {
   using temporary = mkdtempDisposableSync(join(tmpdir(), 'idalloc-index-growth-'));
-  const directory = temporary.path;
-  let index = openIndex(directory, 1);
+  const directories = sizes.map((entries) => join(temporary.path, `${entries}`));
+  const served = servedInTurns(sizes, directories, say);
+  return sizes.map((entries, i) => {
+    const costs = { entries, ...(served[i] as Served), ...opened(directories[i] as string) };
+    say(JSON.stringify(costs));
+    return costs;
+  });
+}
+
+type Served = Pick<IndexCosts, 'lookUpUs' | 'requestUs'>;
+
+/** The least costs of the rounds at each size. */
+function servedInTurns(
+  sizes: readonly number[],
+  directories: readonly string[],
+  say: (line: string) => void,
+): readonly Served[] {
+  const indexes: SqliteIndex[] = [];
   try {
-    load(index);
-    return sizes.map((entries) => {
-      for (let at = index.end(0); at < entries; at = index.end(0)) {
-        index.apply(0, records(0, at, Math.min(READ, entries - at)));
-      }
-      const rounds = Array.from({ length: ROUNDS }, () => round(index));
-      index[Symbol.dispose]();
-      index = openIndex(directory, 1);
-      const before = heldBytes();
-      const { loadMs, longestStepMs } = load(index);
-      const held = heldBytes() - before;
-      const disk = statSync(join(directory, 'ledger-index.sqlite')).size;
-      const least = (figure: 'lookUpUs' | 'requestUs') => Math.min(...rounds.map((one) => one[figure]));
-      const costs = {
-        entries,
-        lookUpUs: least('lookUpUs'),
-        requestUs: least('requestUs'),
-        diskBytesEach: disk / index.end(0),
-        memoryBytesEach: held / index.end(0),
-        loadMs,
-        longestStepMs,
-      };
-      say(JSON.stringify(costs));
-      return costs;
+    for (const [i, entries] of sizes.entries()) {
+      indexes.push(filled(directories[i] as string, entries));
+      say(`filled with ${entries} entries`);
+    }
+    const rounds = Array.from({ length: ROUNDS }, () => indexes.map(round));
+    return indexes.map((_, i) => {
+      const least = (figure: keyof Served) => Math.min(...rounds.map((one) => (one[i] as Served)[figure]));
+      return { lookUpUs: least('lookUpUs'), requestUs: least('requestUs') };
     });
+  } finally {
+    for (const index of indexes) index[Symbol.dispose]();
+  }
+}
+
+function filled(directory: string, entries: number): SqliteIndex {
+  const empty = openIndex(directory, 1);
+  load(empty);
+  empty[Symbol.dispose]();
+  writeLastRuns(directory, Math.floor(entries / LAST_RUN_ENTRIES));
+  const index = openIndex(directory, 1);
+  load(index);
+  for (let at = index.end(0); at < entries; at = index.end(0)) {
+    index.apply(0, fillers(at, Math.min(READ, entries - at)));
+  }
+  return index;
+}
+
+/** What the index takes when it is opened again. */
+function opened(directory: string): Omit<IndexCosts, 'entries' | keyof Served> {
+  const index = openIndex(directory, 1);
+  try {
+    const before = heldBytes();
+    const { loadMs, longestStepMs } = load(index);
+    const end = index.end(0);
+    const disk = statSync(join(directory, 'ledger-index.sqlite')).size;
+    return { diskBytesEach: disk / end, memoryBytesEach: (heldBytes() - before) / end, loadMs, longestStepMs };
   } finally {
     index[Symbol.dispose]();
   }
@@ -76,7 +108,7 @@ function load(index: SqliteIndex): Pick<IndexCosts, 'loadMs' | 'longestStepMs'> 
 }
 
 /** Looks up keys that the index does not have, then serves as many requests as a worker does. */
-function round(index: SqliteIndex): Pick<IndexCosts, 'lookUpUs' | 'requestUs'> {
+function round(index: SqliteIndex): Served {
   const end = index.end(0);
   const strangers = Array.from({ length: KEYS }, (_, i) => keyOf(1, end + i));
   const lookUpUs = cpuUsOf(() => {
