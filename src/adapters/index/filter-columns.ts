@@ -1,13 +1,22 @@
 import { partOf } from './items.ts';
-import { BLOCK_WORDS, blocksFor, chunksFor, LANE_BITS, LANES, laneBit, type RunFilter, wordsOf } from './run-filter.ts';
+import {
+  BLOCK_WORDS,
+  blocksFor,
+  chunksFor,
+  firstBit,
+  LANES,
+  PAGE_BLOCKS,
+  pickIn,
+  type RunFilter,
+  secondBit,
+  wordsOf,
+} from './run-filter.ts';
 import { requireIntact } from './store.ts';
 
 /** Runs whose filters share the words of a sheet: as many as a word has bits. */
 const MAX_COLUMNS = 32;
-/** The blocks of a filter whose rows are in one page. Adding a column rewrites one page in half a millisecond. */
-const PAGE_BLOCKS = 64;
 
-/** Rows of one width. One more word follows them, for `rowAt`. */
+/** Rows of one width. Adding a column writes a page in half a millisecond. One more word follows, for `rowAt`. */
 type Page = Int32Array<ArrayBuffer>;
 
 /** Returns a stored part of a run's filter. */
@@ -17,9 +26,10 @@ export type ReadChunk<R> = (run: R, chunk: number) => Uint32Array;
  * The filters of all runs of one level, side by side.
  *
  * A level that is never merged has a run for every two million entries, and a look-up must ask the filter of each. All
- * these filters have the same size, and a hash has the same eight bits in each. So they are turned round: a row holds
- * one bit of each of up to 32 filters. A look-up reads eight rows rather than eight bits of 32 filters, and the bits
- * that are set in all eight name the runs that may hold the key.
+ * these filters have the same size, and a hash has the same ten bits in each. So they are turned round: a row holds
+ * one bit of each of up to 32 filters. A look-up reads ten rows rather than ten bits of 32 filters, and the bits that
+ * are set in all of them name the runs that may hold the key. Two rows are near each other, and where no run holds the
+ * key the first three pairs show it most often.
  *
  * A row is as wide as there are columns, so the filters take no more memory than they did one by one. A run that no
  * longer counts leaves its column to the next one.
@@ -154,7 +164,9 @@ class Sheet<R extends object> {
     const start = (block % PAGE_BLOCKS) * BLOCK_WORDS * width;
     let may = this.#live;
     for (let lane = 0; lane < LANES && may !== 0; lane += 1) {
-      may &= rowAt(words, start, (lane * LANE_BITS + laneBit(bits, lane)) * width);
+      const pick = pickIn(lane, bits);
+      const first = firstBit(lane, pick);
+      may &= rowAt(words, start, first * width) & rowAt(words, start, secondBit(first, pick) * width);
     }
     for (; may !== 0; may &= may - 1) found.push(this.#runs[lowestBit(may)] as R);
   }

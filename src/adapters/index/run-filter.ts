@@ -2,39 +2,42 @@ import { bitsIn, ITEM_WORDS, type Items, partOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
 /**
- * A hash has one bit in each of the 8 lanes of a block. The first two lanes are one cache line, and most hashes that a
- * run does not have are found out there. In shorter lanes some blocks would be much fuller than others by chance.
+ * A hash has two bits in each of the 5 lanes of a block. Both are in 16 bits that follow each other: where the filters
+ * of 32 runs lie side by side, these are as long as a cache line, and most of the time of a look-up is waiting for
+ * memory. In shorter lanes some blocks would be much fuller than others by chance.
  */
-export const LANE_BITS = 256;
-const LANE_WORDS = LANE_BITS / 32;
-/** One multiplier per lane that picks the bit of a hash: random odd numbers. */
-const SALTS = Int32Array.of(
-  0x47b6137b,
-  0x44974d91,
-  0x8824ad5b,
-  0xa2b7289d,
-  0x705495c7,
-  0x2df1424b,
-  0x9efc4947,
-  0x5c6bfb31,
-);
+const LANE_BITS = 256;
+/** One multiplier per lane that picks the bits of a hash: random odd numbers. */
+const SALTS = Int32Array.of(0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7);
 
 export const LANES = SALTS.length;
-export const BLOCK_WORDS = LANES * LANE_WORDS;
 const BLOCK_BITS = LANES * LANE_BITS;
+export const BLOCK_WORDS = BLOCK_BITS / 32;
 
-/** Which bit of a lane a hash has. `bits` are the lower 32 bits of the hash. */
-export function laneBit(bits: number, lane: number): number {
-  return Math.imul(bits, SALTS[lane] as number) >>> 24;
+/** The number from which the bits of a hash in a lane follow. `bits` are the lower 32 bits of the hash. */
+export function pickIn(lane: number, bits: number): number {
+  return Math.imul(bits, SALTS[lane] as number);
+}
+
+/** The first bit of a hash in a lane, counted from the start of the block. */
+export function firstBit(lane: number, pick: number): number {
+  return lane * LANE_BITS + (pick >>> 24);
+}
+
+/** The second one, one of the 15 others of the same 16. */
+export function secondBit(first: number, pick: number): number {
+  return first ^ (((((pick >>> 20) & 15) * 15) >>> 4) + 1);
 }
 
 export function blocksFor(bits: number): number {
   return Math.ceil(bits / BLOCK_BITS);
 }
 
-/** The words of a filter in one row of the store, and the rows of the largest run's filter. */
-const CHUNK_WORDS = 16_384;
-export const MAX_CHUNKS = 64;
+/** The blocks of a filter that are written together when it lies beside others. */
+export const PAGE_BLOCKS = 128;
+/** The words of a filter in one row of the store, some whole pages, and the rows of the largest run's filter. */
+const CHUNK_WORDS = 3 * PAGE_BLOCKS * BLOCK_WORDS;
+export const MAX_CHUNKS = 128;
 
 /** The number of chunks of a filter with this many bits. */
 export function chunksFor(bits: number): number {
@@ -98,9 +101,11 @@ export class RunFilter {
     const words = this.#words;
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
-      const bit = laneBit(bits, lane);
-      const at = block + lane * LANE_WORDS + (bit >>> 5);
-      words[at] = (words[at] as number) | (1 << bit);
+      const pick = pickIn(lane, bits);
+      const first = firstBit(lane, pick);
+      const second = secondBit(first, pick);
+      const at = block + (first >>> 5); // the second one is in the same word
+      words[at] = (words[at] as number) | (1 << first) | (1 << second);
     }
   }
 
@@ -108,8 +113,10 @@ export class RunFilter {
     const words = this.#words;
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
-      const bit = laneBit(bits, lane);
-      if (((words[block + lane * LANE_WORDS + (bit >>> 5)] as number) & (1 << bit)) === 0) return false;
+      const pick = pickIn(lane, bits);
+      const first = firstBit(lane, pick);
+      const both = (1 << first) | (1 << secondBit(first, pick));
+      if (((words[block + (first >>> 5)] as number) & both) !== both) return false;
     }
     return true;
   }

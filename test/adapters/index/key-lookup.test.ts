@@ -179,8 +179,9 @@ describe('the filter of a run', () => {
 
   it.each([
     [16, 4_096, 200],
-    [14, 32_768, 120],
-    [10, 262_144, 60],
+    [14, 32_768, 300],
+    [12, 262_144, 120],
+    [20, 262_144, 2_000],
   ])(
     'of %d bits an entry names a run of %d for a hash that is not in it less than once in %d',
     (bits, entries, often) => {
