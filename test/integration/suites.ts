@@ -35,12 +35,9 @@ process               79  signals, exit codes and health of a real process
 takeover              15  kill -9 of a worker under load: its partitions are served by others, whose own never stop; one batch for each request
 wire-contract         13  simulated brokers behave as real ones: it licenses the simulator`,
   long: `
-cli-audit             72  audit, against forged and broken replies
-cli-deadletters      244  deadletters, against letters of each kind
-cli-doctor            40  doctor, against healthy and unfit servers
-cli-replay            62  replay, with its refusals, partitions, forwarded requests and time limit
-cli-trace             52  trace and leases, with losers, second replies and evictions
+cli-history          160  audit, trace, leases and replay: with losers, forged and second replies, evictions, forwarded requests and time limits
 audited              130  audit of 100,000 requests of every kind, through kills, a freeze, a killed broker and a replay: no finding; also simulated
+cli-repair           244  deadletters, against letters of each kind; doctor and topics check, against healthy and unfit servers
 chart                 15  the Helm chart, rendered by helm, fits the schemas of Kubernetes; misspelt values are rejected
 chart-server          40  a real API server of Kubernetes accepts what the Helm chart renders, with the definitions of the operators' kinds
 client                25  a closed client lets its process exit beside a broker that hangs; codecs

@@ -1,7 +1,7 @@
 import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
+import { expect } from 'vitest';
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { committedOffsets } from '../../src/adapters/kafka/consumer-group.ts';
-import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { type Source, wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
@@ -21,7 +21,7 @@ import { Followed } from './followed.ts';
 import type { SuiteServers } from './servers.ts';
 import { testKafka } from './test-kafka.ts';
 import { unique } from './unique.ts';
-import { WorkerProcess } from './worker-process.ts';
+import { runIdalloc, WorkerProcess } from './worker-process.ts';
 
 /** A request as a test sends it. */
 export interface TestRequest {
@@ -46,11 +46,6 @@ export interface RealmOptions {
   /** The HTTP API asks the ledger: for Idempotency-Keys, and numbers of sequences. */
   readonly apiReplies?: boolean;
   readonly env?: Readonly<Record<string, string>>;
-  /**
-   * Configs that the ledger topic has from its creation on: a broker applies a later change a moment after it has
-   * accepted it.
-   */
-  readonly ledgerConfigs?: Readonly<Record<string, string>>;
 }
 
 export const DATACENTER_ID = 4;
@@ -150,11 +145,6 @@ export class Realm implements AsyncDisposable {
     realm.#stack.defer(() => realm.#producer.disconnect());
     await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
     const { topics } = loadKafkaConfig(realm.env);
-    if (options.ledgerConfigs !== undefined) {
-      const planned = planTopics(topics).find(({ name }) => name === realm.ledgerTopic);
-      const configs = { ...planned?.configs, ...options.ledgerConfigs };
-      await realm.createTopic(realm.ledgerTopic, { partitions: topics.requestPartitions, configs });
-    }
     await initTopics(realm.source, topics);
     await realm.createTopic(realm.replyTopic, { partitions: options.partitions ?? 3 });
     return realm;
@@ -166,6 +156,13 @@ export class Realm implements AsyncDisposable {
    */
   worker(env: Readonly<Record<string, string>> = {}, program?: readonly string[]): WorkerProcess {
     return this.#stack.use(new WorkerProcess({ ...this.env, ...env }, program));
+  }
+
+  /** What a command prints with --json; it must end with `code`. */
+  async command(args: readonly string[], code = 0, env: Readonly<Record<string, string>> = {}) {
+    const ended = await runIdalloc([...args, '--json'], { ...this.env, ...env });
+    expect(ended.code, ended.stderr).toBe(code);
+    return JSON.parse(ended.stdout);
   }
 
   /** Creates a topic: with `partitions` partitions, or with one whose only replica is on the broker `on`. */
@@ -193,23 +190,6 @@ export class Realm implements AsyncDisposable {
     for (let created: readonly string[] = []; !created.includes(topic); ) {
       ({ created } = await initTopics(this.source, loadKafkaConfig(this.env).topics, replyTopics));
     }
-  }
-
-  /**
-   * Deletes the group's committed offsets, so that its next member reads all requests again. The group must be empty.
-   */
-  async rewind(): Promise<void> {
-    await this.admin.deleteGroups([this.groupId]);
-  }
-
-  /** Trims ledger partitions as retention does: to these offsets, or to their ends. */
-  async trimLedger(to?: ReadonlyMap<number, number>): Promise<void> {
-    const spans = await wholeTopic(this.source, this.ledgerTopic);
-    const partitions = spans.flatMap(({ partition, to: end }) => {
-      const offset = to === undefined ? end : to.get(partition);
-      return offset === undefined ? [] : [{ partition, offset: String(offset) }];
-    });
-    await this.admin.deleteTopicRecords({ topic: this.ledgerTopic, partitions });
   }
 
   /** Changes one config of a topic and leaves the others as they are. */

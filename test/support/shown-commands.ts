@@ -39,7 +39,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/logins.md', 'test/integration/kafka-rights.test.ts'],
   ['docs/operations/disaster-recovery.md', 'test/integration/two-memories.test.ts'],
-  ['docs/operations/audit.md', 'test/integration/cli-audit.test.ts'],
+  ['docs/operations/audit.md', 'test/integration/cli-history.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */

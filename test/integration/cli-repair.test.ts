@@ -1,17 +1,24 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expandIds } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Followed } from '../support/followed.ts';
-import { Realm } from '../support/realm.ts';
+import { LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 interface LetterLine {
   readonly partition: number;
   readonly offset: number;
-  readonly code: string | null;
   readonly original: { readonly partition: number | null; readonly offset: number | null };
   readonly resent: number | null;
   readonly range: { readonly records: number; readonly last: number } | null;
+}
+
+interface CheckLine {
+  readonly name: string;
+  readonly state: 'ok' | 'warn' | 'fault';
+  readonly detail: string;
+  readonly fix?: string;
 }
 
 let realm: Realm;
@@ -23,14 +30,9 @@ beforeAll(async () => {
   letters = await realm.follow(realm.deadLetterTopic);
   lateTopic = `${realm.replyTopic}.late`;
   await realm.worker().ready();
-  await realm.sendRaw([
-    {
-      key: 'k-late',
-      value: encodeIdRequest({ count: 3, correlationId: Buffer.from('late'), replyTopic: lateTopic }),
-      headers: { mine: ['1', '2'], other: Buffer.from([0, 255]) },
-      partition: 2,
-    },
-  ]);
+  const value = encodeIdRequest({ count: 3, correlationId: Buffer.from('late'), replyTopic: lateTopic });
+  const headers = { mine: ['1', '2'], other: Buffer.from([0, 255]) };
+  await realm.sendRaw([{ key: 'k-late', value, headers, partition: 2 }]);
   await letters.until('a letter', (seen) => seen.length >= 1);
   await realm.sendRaw([{ key: 'k-bad', value: 'no request', partition: 1 }]);
   await letters.until('two letters', (seen) => seen.length >= 2);
@@ -39,30 +41,30 @@ beforeAll(async () => {
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
 async function list(...more: string[]): Promise<readonly LetterLine[]> {
-  const { code, stdout, stderr } = await runIdalloc(['deadletters', 'list', '--json', ...more], realm.env);
-  expect(code, stderr).toBe(0);
-  return JSON.parse(stdout).letters;
+  return (await realm.command(['deadletters', 'list', ...more])).letters;
 }
 
-test('list shows the newest first, with the reason and the original place of each record', async () => {
+const resend = (place: string): string[] => ['deadletters', 'resend', place, '--yes'];
+
+async function refusal(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await runIdalloc(args, realm.env);
+  expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
+  return stderr;
+}
+
+async function doctor(env: Readonly<Record<string, string>> = {}, code = 0) {
+  const { checks }: { checks: readonly CheckLine[] } = await realm.command(['doctor'], code, env);
+  return { checks, of: (name: string) => checks.filter((check) => check.name.startsWith(name)) };
+}
+
+test('list shows the newest letter first, with the original place of each record', async () => {
+  const original = { topic: realm.requestTopic, partition: 1, offset: 0 };
   expect(await list()).toMatchObject([
-    {
-      partition: 0,
-      offset: 1,
-      code: 'MALFORMED_REQUEST',
-      original: { topic: realm.requestTopic, partition: 1, offset: 0 },
-    },
-    {
-      partition: 0,
-      offset: 0,
-      code: 'REPLY_UNDELIVERABLE',
-      original: { partition: 2, offset: 0 },
-      key: 'k-late',
-      resent: 0,
-    },
+    { partition: 0, offset: 1, code: 'MALFORMED_REQUEST', original },
+    { partition: 0, offset: 0, code: 'REPLY_UNDELIVERABLE', original: { partition: 2, offset: 0 }, resent: 0 },
   ]);
   expect(await list('--limit', '1')).toHaveLength(1);
-  expect(await list('--code', 'REPLY_UNDELIVERABLE')).toHaveLength(1);
+  expect(await list('--code', 'REPLY_UNDELIVERABLE')).toMatchObject([{ key: 'k-late' }]);
   const { stdout } = await runIdalloc(['deadletters', 'list'], realm.env);
   expect(stdout).toMatch(/0:0 .*REPLY_UNDELIVERABLE .*\/2 at 0/);
 });
@@ -72,44 +74,37 @@ test('show decodes the request, and has every header', async () => {
   expect(code).toBe(0);
   expect(stdout).toContain(`IdRequest: count 3, correlation ID late, reply topic ${lateTopic}`);
   expect(stdout).toMatch(/mine: "1"\n {2}mine: "2"\n {2}other: 0x00ff/);
-  const { stdout: json } = await runIdalloc(['deadletters', 'show', '0:0', '--json'], realm.env);
-  expect(JSON.parse(json)).toMatchObject({ headers_base64: { mine: ['MQ==', 'Mg=='], other: ['AP8='] } });
-});
-
-test('resend needs --yes without a terminal', async () => {
-  const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0'], realm.env);
-  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: /) });
+  const shown = await realm.command(['deadletters', 'show', '0:0']);
+  expect(shown).toMatchObject({ headers_base64: { mine: ['MQ==', 'Mg=='], other: ['AP8='] } });
+  expect(await refusal('deadletters', 'show', '0:9999')).toMatch(/^NOT_FOUND: /);
+  expect((await runIdalloc(['deadletters', 'show', '0'], realm.env)).code).toBe(2);
 });
 
 test('a request that is sent again keeps its bytes, headers, age and partition, and is served once its cause is fixed', async () => {
+  expect(await refusal('deadletters', 'resend', '0:0')).toMatch(/^NOT_CONFIRMED: /);
   await realm.createTopic(lateTopic);
   const replies = await realm.follow(lateTopic);
   const requests = await realm.follow(realm.requestTopic);
-  const { code, stdout } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes', '--json'], realm.env);
-  expect(code).toBe(0);
-  expect(JSON.parse(stdout)).toEqual({ resent: [{ letter: '0:0', partition: 2, offset: '1' }], unsent: [] });
+  const resent = [{ letter: '0:0', partition: 2, offset: '1' }];
+  expect(await realm.command(resend('0:0'))).toEqual({ resent, unsent: [] });
   await requests.until('three requests', (seen) => seen.length >= 3);
   const [first, again] = requests.seen.filter(({ partition }) => partition === 2).map(({ message }) => message);
   expect(again?.key).toEqual(first?.key);
   expect(again?.value).toEqual(first?.value);
   const own = { 'idalloc-origin': Buffer.from(`2/0/${first?.timestamp}`), 'idalloc-resent': Buffer.from('1') };
   expect({ ...again?.headers }).toEqual({ ...first?.headers, ...own });
-  const { reply } = await replies.reply('late');
-  expect('batch' in reply).toBe(true);
+  expect(expandIds(await replies.batch('late'))).toHaveLength(3);
 });
 
 test('a request that becomes a dead letter each time is sent again three times at most', async () => {
-  for (let returned = 1; returned <= 3; returned += 1) {
+  for (let returned = 0; returned <= 3; returned += 1) {
     const [newest] = await list('--code', 'MALFORMED_REQUEST');
-    expect(newest?.resent).toBe(returned - 1);
-    const args = ['deadletters', 'resend', `0:${newest?.offset}`, '--yes'];
-    expect((await runIdalloc(args, realm.env)).code).toBe(0);
-    await letters.until('the letter again', (seen) => seen.length >= 2 + returned);
+    expect(newest?.resent).toBe(returned);
+    const again = resend(`0:${newest?.offset}`);
+    if (returned === 3) expect(await refusal(...again)).toMatch(/^RESEND_REFUSED: .*3 times/);
+    else await realm.command(again);
+    if (returned < 3) await letters.until('the letter again', (seen) => seen.length >= 3 + returned);
   }
-  const [last] = await list('--code', 'MALFORMED_REQUEST');
-  expect(last?.resent).toBe(3);
-  const { code, stderr } = await runIdalloc(['deadletters', 'resend', `0:${last?.offset}`, '--yes'], realm.env);
-  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^RESEND_REFUSED: .*3 times/) });
 });
 
 test.each([
@@ -138,14 +133,8 @@ test.each([
   const shown = await runIdalloc(['deadletters', 'show', place], realm.env);
   expect(shown.code).toBe(0);
   expect(shown.stdout).not.toContain('\u001b');
-  const { code, stderr } = await runIdalloc(['deadletters', 'resend', place, '--yes'], realm.env);
-  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^RESEND_REFUSED: letter/) });
+  expect(await refusal(...resend(place))).toMatch(/^RESEND_REFUSED: letter/);
   expect(await realm.records(realm.requestTopic)).toBe(before);
-});
-
-test('a letter that does not exist is NOT_FOUND', async () => {
-  expect((await runIdalloc(['deadletters', 'show', '0:9999'], realm.env)).stderr).toMatch(/^NOT_FOUND: /);
-  expect((await runIdalloc(['deadletters', 'show', '0'], realm.env)).code).toBe(2);
 });
 
 test('a flood of bad records has ranges that name each once, and they are sent again from the request topic', async () => {
@@ -157,24 +146,18 @@ test('a flood of bad records has ranges that name each once, and they are sent a
     ({ original }) => original.partition === 0 && Number(original.offset) >= from,
   );
   expect(flood.reduce((sum, { range }) => sum + (range?.records ?? 1), 0)).toBe(FLOOD);
-  const ranges = flood.filter(({ range }) => range !== null);
   expect(flood.length).toBeLessThan(1_500);
+  const ranges = flood.filter(({ range }) => range !== null);
   expect(ranges.length).toBeGreaterThan(0);
 
   const last = ranges.toSorted((one, other) => Number(one.original.offset) - Number(other.original.offset)).at(-1);
-  const resend = ['deadletters', 'resend', `${last?.partition}:${last?.offset}`, '--yes', '--json'];
-  const { code, stdout, stderr } = await runIdalloc(resend, realm.env);
-  expect(code, stderr).toBe(0);
-  expect(JSON.parse(stdout)).toMatchObject({ unsent: [] });
-  expect(JSON.parse(stdout).resent).toHaveLength(Number(last?.range?.records));
+  const again = resend(`${last?.partition}:${last?.offset}`);
+  const { resent, unsent } = await realm.command(again);
+  expect({ resent: resent.length, unsent }).toEqual({ resent: Number(last?.range?.records), unsent: [] });
 
   const partitions = [{ partition: 0, offset: String(Number(last?.range?.last) + 1) }];
   await realm.admin.deleteTopicRecords({ topic: realm.requestTopic, partitions });
-  const late = await runIdalloc(resend, realm.env);
-  expect({ code: late.code, stderr: late.stderr }).toEqual({
-    code: 1,
-    stderr: expect.stringMatching(/no longer has it/),
-  });
+  expect(await refusal(...again)).toMatch(/no longer has it/);
 });
 
 test('topics check prints the commands that fix a difference, and changes nothing', async () => {
@@ -184,7 +167,51 @@ test('topics check prints the commands that fix a difference, and changes nothin
   expect(stdout).toMatch(/fault LEDGER_WEAK: .*cleanup.policy=delete/);
   expect(stdout).toContain(`kafka-configs --alter --entity-type topics --entity-name ${realm.ledgerTopic}`);
   await realm.setTopicConfig(realm.ledgerTopic, 'cleanup.policy', 'delete');
-  const fixed = await runIdalloc(['topics', 'check', '--json'], realm.env);
-  expect(fixed.code).toBe(0);
-  expect(JSON.parse(fixed.stdout)).toMatchObject({ faults: [], differences: [], fixes: [] });
+  expect(await realm.command(['topics', 'check'])).toMatchObject({ faults: [], differences: [], fixes: [] });
+});
+
+test('doctor reports what prevents a worker from serving as a fault, with the fix', async () => {
+  await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '60000');
+  const { brokers, etcdEndpoints } = suiteServers();
+  const env = {
+    KAFKA_BROKERS: [...brokers, '127.0.0.1:1'].join(','),
+    ETCD_ENDPOINTS: [...etcdEndpoints, 'http://127.0.0.1:1'].join(','),
+    INDEX_DIR: '/proc/nowhere',
+  };
+  const { checks, of } = await doctor(env, 1);
+  for (const [name, fix] of [
+    ['Kafka 127.0.0.1:1', 'KAFKA_BROKERS'],
+    ['etcd http://127.0.0.1:1', 'ETCD_ENDPOINTS'],
+    ['topics LEDGER_RETENTION', 'retention.ms='],
+    ['index directory', ''],
+  ] as const) {
+    expect(of(name)).toMatchObject([{ state: 'fault', fix: expect.stringContaining(fix) }]);
+  }
+  for (const { state, fix } of checks) expect(fix === undefined).toBe(state === 'ok');
+  await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
+});
+
+test('doctor warns about an API that anybody can use, which stops no worker', async () => {
+  const { of } = await doctor({ API_HOST: '0.0.0.0' });
+  expect(of('variables')).toMatchObject([{ state: 'warn', detail: expect.stringContaining('API_TOKEN_FILE') }]);
+});
+
+test('doctor reports each healthy server, and a namespace of another layout before a worker refuses it', async () => {
+  for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
+    const { of } = await doctor(env, 1);
+    expect(of('namespace')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
+  }
+  await realm.command(['sequence', 'create', 'invoices']);
+  const { of } = await doctor();
+  expect(of('Kafka ')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('4.1 or later') }]);
+  expect(of('etcd http').filter(({ detail }) => detail.includes('leader'))).toHaveLength(1);
+  expect(of('clock against')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
+  expect(of('permissions')).toMatchObject([{ state: 'ok' }]);
+  expect(of('etcd compaction')).toMatchObject([{ detail: expect.stringContaining('revision') }]);
+  expect(of('variables')).toEqual([]);
+  expect(of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
+  expect(of('sequences')).toMatchObject([{ state: 'ok', detail: '1 sequence; the ledger and etcd agree' }]);
+  const { stdout } = await runIdalloc(['doctor'], realm.env);
+  expect(stdout).toMatch(/^ok {5}Kafka 127/);
+  expect(stdout).not.toContain('\u001b');
 });
