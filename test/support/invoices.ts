@@ -3,7 +3,7 @@ import type { Realm } from './realm.ts';
 import { runIdalloc } from './worker-process.ts';
 
 /** Takes numbers of a sequence, and returns them as its format writes them; rejects with the code of an error. */
-type Take = (sequence: string, correlationId: string, count: number) => Promise<readonly string[]>;
+export type Take = (sequence: string, correlationId: string, count: number) => Promise<readonly string[]>;
 
 /**
  * Expects that an example numbers invoices: without a gap, in the format of the sequence, and the same ones for a

@@ -67,7 +67,7 @@ const CHECK = 'package.json'; // npm test runs each step of its script `check`
 const PROGRAMS = 'test/integration/programs.test.ts';
 const MODEL = 'test/model/sequence/sequence.test.ts';
 const PACKAGE = 'test/integration/package.test.ts';
-const NESTJS = 'test/integration/interop-nestjs.test.ts';
+const NESTJS = 'test/integration/interop.test.ts';
 const COMPOSE = 'test/integration/compose.test.ts';
 const IMAGES = 'test/integration/testcontainers.test.ts';
 
