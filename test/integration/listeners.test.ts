@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Agent, get } from 'node:https';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Duplex } from 'node:stream';
@@ -12,7 +12,6 @@ import { expect, onTestFinished, test } from 'vitest';
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { CertificateAuthority } from '../support/certificates.ts';
 import { mainThreadTimes } from '../support/cpu-time.ts';
-import { Flood } from '../support/flood.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
@@ -26,17 +25,48 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const HOST = '127.0.0.1';
 const MAX_RSS_MB = 600;
 const PROBE_PAUSE_MS = 50;
-const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
 
-async function startWorker(
-  env: Readonly<Record<string, string>> = {},
-): Promise<{ worker: WorkerProcess; opsPort: number; apiPort: number; pid: number }> {
+/** Hostile connections. Connections that the server cuts are not reopened. */
+class Flood {
+  readonly #sockets: Socket[];
+
+  constructor(connections: number, input: string | Buffer, reads: boolean, open: () => Socket) {
+    this.#sockets = Array.from({ length: connections }, () => {
+      const socket = open();
+      socket.on('error', () => undefined); // a cut connection may come as a reset
+      if (reads) socket.resume();
+      socket.write(input);
+      return socket;
+    });
+    onTestFinished(() => {
+      for (const socket of this.#sockets) socket.destroy();
+    });
+  }
+
+  get open(): number {
+    return this.#sockets.filter((socket) => !socket.closed).length;
+  }
+
+  /** Resolves when the server has accepted or cut every connection. */
+  async settled(): Promise<void> {
+    const waiting = this.#sockets.filter((socket) => !socket.closed && socket.readyState !== 'open');
+    await Promise.all(
+      waiting.map(
+        (socket) => new Promise<void>((resolve) => socket.once('connect', resolve).once('close', () => resolve())),
+      ),
+    );
+  }
+}
+
+async function startWorker(env: Readonly<Record<string, string>> = {}) {
   const realm = await Realm.create(suiteServers());
   onTestFinished(() => realm[Symbol.asyncDispose]());
   const worker = realm.worker(env);
   const { pid } = await worker.ready();
   const { port } = await worker.line(({ msg }) => msg === 'health and metrics are served');
-  return { worker, opsPort: Number(port), apiPort: Number(new URL(await worker.api()).port), pid: Number(pid) };
+  const [opsPort, apiPort] = [Number(port), Number(new URL(await worker.api()).port)];
+  const ops = (path: string) => overHttp(opsPort, path);
+  return { worker, opsPort, apiPort, pid: Number(pid), ops, send: overHttp(apiPort, '/api/v1/ids') };
 }
 
 interface Probed {
@@ -57,11 +87,7 @@ const overHttp =
   };
 
 /** Sends probes on new connections, as orchestrators do, until the returned function is called and enough were sent. */
-function probe(port: number, path: string, flood?: Flood): () => Promise<Probed> {
-  return probeBy(overHttp(port, path), flood);
-}
-
-function probeBy(send: Send, flood?: Flood, least = 25): () => Promise<Probed> {
+function probe(send: Send, flood?: Flood, least = 25): () => Promise<Probed> {
   const failed: string[] = [];
   let probes = 0;
   let slowestMs = 0;
@@ -110,70 +136,13 @@ function harm(worker: WorkerProcess, pid: number, ...probed: readonly Probed[]):
   return mainThreadTimes(pid).waitedMs > MAX_PAUSE_MS ? all.filter((one) => !one.includes('PROCESS_PAUSED')) : all;
 }
 
-test('3,000 pipelined requests for metrics on one connection of the ops port do not delay the worker', async ({
-  annotate,
-}) => {
-  const { worker, opsPort, pid } = await startWorker();
-  const end = probe(opsPort, '/readyz');
-  const flood = new Flood(opsPort, 1, METRICS.repeat(3_000), true);
-  await flood.settled();
-  const probed = await end();
-  await report(annotate, `3,000 pipelined /metrics: ${described(probed)}; ${peakRssMb(pid)} MB`);
-  expect(harm(worker, pid, probed)).toEqual([]);
-  await expect.poll(() => flood.open).toBe(0);
-});
-
-test('6 MB of requests for metrics over 60 connections to the ops port that read nothing take little memory', async ({
-  annotate,
-}) => {
-  const { worker, opsPort, pid } = await startWorker();
-  const end = probe(opsPort, '/readyz');
-  const flood = new Flood(opsPort, 60, METRICS.repeat(Math.ceil(100_000 / METRICS.length)), false);
-  await flood.settled();
-  const probed = await end();
-  await report(annotate, `6 MB of /metrics over 60 connections: ${described(probed)}; ${peakRssMb(pid)} MB`);
-  expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-  expect(harm(worker, pid, probed)).toEqual([]);
-});
-
-const HALF_A_BODY = 'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
-
-test.for([
-  ['idle', ''],
-  ['slow', 'GET /healthz HTTP/1.1\r\nA: '],
-  ['half-sent', HALF_A_BODY],
-] as const)('700 %s connections to the ops port leave room for probes', async ([kind, input], { annotate }) => {
-  const { worker, opsPort, pid } = await startWorker();
-  const flood = new Flood(opsPort, 700, input, true);
-  await flood.settled();
-  const [alive, ready] = await Promise.all([probe(opsPort, '/healthz', flood)(), probe(opsPort, '/readyz', flood)()]);
-  await report(annotate, `700 ${kind} connections to the ops port: ${described(alive)}; ${peakRssMb(pid)} MB`);
-  expect(Math.min(alive.beside, ready.beside)).toBeGreaterThan(0);
-  expect(harm(worker, pid, alive, ready)).toEqual([]);
-});
-
-test('700 slow senders do not lock others out of the API', async ({ annotate }) => {
-  const { worker, apiPort, opsPort, pid } = await startWorker();
-  const flood = new Flood(apiPort, 700, 'GET /api/v1/ids HTTP/1.1\r\nA: ', true);
-  await flood.settled();
-  const [asked, ready] = await Promise.all([
-    probe(apiPort, '/api/v1/ids', flood)(),
-    probe(opsPort, '/readyz', flood)(),
-  ]);
-  await report(annotate, `700 slow senders to the API: ${described(asked)}; ${peakRssMb(pid)} MB`);
-  expect(Math.min(asked.beside, ready.beside)).toBeGreaterThan(0);
-  expect(harm(worker, pid, asked, ready)).toEqual([]);
-});
-
-const TLS = { connections: 700, slow: 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ' };
-
 /** A worker whose API requires client certificates, and a client with one. */
 async function startMutual() {
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-listeners-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
   const authority = new CertificateAuthority(dir);
   const [server, caller] = [authority.issue('server'), authority.issue('caller')];
-  const { opsPort, apiPort, ...rest } = await startWorker({
+  const started = await startWorker({
     API_TLS_CERT_FILE: server.certFile,
     API_TLS_KEY_FILE: server.keyFile,
     API_TLS_CLIENT_CA_FILE: authority.own.certFile,
@@ -183,14 +152,14 @@ async function startMutual() {
     cert: readFileSync(caller.certFile),
     key: readFileSync(caller.keyFile),
     host: HOST,
-    port: apiPort,
+    port: started.apiPort,
   };
   const send: Send = async () => {
     const asked = get({ ...own, path: '/api/v1/ids', agent: new Agent({ keepAlive: false }) });
     const [answer] = (await once(asked, 'response')) as [IncomingMessage];
     return { status: answer.statusCode ?? 0, body: await text(answer) };
   };
-  return { ...rest, opsPort, apiPort, own, send };
+  return { ...started, own, send };
 }
 
 /** The first bytes of a client in a TLS handshake. */
@@ -211,29 +180,52 @@ async function clientHello(): Promise<Buffer> {
   }
 }
 
-test.for([
-  ['that begin no handshake', async () => Buffer.alloc(0), true, true],
-  ['that leave a handshake half-open', clientHello, true, true],
-  ['that leave a handshake half-open and read nothing', clientHello, false, true],
-  [
-    'that send something else than a handshake',
-    async () => Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'),
-    true,
-    false,
-  ],
-] as const)(
-  '700 connections to the API over TLS %s do not lock out callers and probes',
-  async ([kind, input, reads, stays], { annotate }) => {
-    const { worker, opsPort, apiPort, send, pid } = await startMutual();
-    const flood = new Flood(apiPort, TLS.connections, await input(), reads);
-    await flood.settled();
-    const [asked, ready] = await Promise.all([probeBy(send, flood)(), probe(opsPort, '/readyz', flood)()]);
-    await report(annotate, `700 connections over TLS ${kind}: ${described(asked)}; ${peakRssMb(pid)} MB`);
-    if (stays) expect(Math.min(asked.beside, ready.beside)).toBeGreaterThan(0);
-    expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-    expect(harm(worker, pid, asked, ready)).toEqual([]);
-  },
-);
+const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
+const SLOW = 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ';
+const HALF_A_BODY = 'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
+
+interface Case {
+  readonly connections?: number;
+  readonly input?: () => string | Promise<Buffer>;
+  /** The flood reads no answers. */
+  readonly deaf?: true;
+  /** The server ends its connections at once, and probes begin with it. */
+  readonly ends?: true;
+}
+
+/** Floods, by what is flooded: the ops port, the API, or the API over TLS. */
+const FLOODS: readonly (readonly ['ops' | 'api' | 'tls', string, Case])[] = [
+  ['ops', 'pipelines 3,000 requests for metrics', { connections: 1, input: () => METRICS.repeat(3_000), ends: true }],
+  ['ops', 'asks for 6 MB of metrics', { connections: 60, input: () => METRICS.repeat(2_860), deaf: true, ends: true }],
+  ['ops', 'is idle', {}],
+  ['ops', 'is slow', { input: () => 'GET /healthz HTTP/1.1\r\nA: ' }],
+  ['ops', 'sends half a body', { input: () => HALF_A_BODY }],
+  ['api', 'is slow', { input: () => SLOW }],
+  ['tls', 'begins no handshake', {}],
+  ['tls', 'leaves a handshake half-open', { input: clientHello }],
+  ['tls', 'leaves a handshake half-open and reads nothing', { input: clientHello, deaf: true }],
+  ['tls', 'sends something else than a handshake', { input: () => 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', ends: true }],
+];
+
+test.for(FLOODS)('at %s a flood that %s locks out neither callers nor probes', async (flooded, { annotate }) => {
+  const [where, kind, { connections = 700, input = () => '', deaf, ends }] = flooded;
+  const { worker, opsPort, apiPort, ops, send, pid } = await (where === 'tls' ? startMutual() : startWorker());
+  const port = where === 'ops' ? opsPort : apiPort;
+  const bytes = await input();
+  const early = ends ? probe(ops('/readyz')) : undefined;
+  const flood = new Flood(connections, bytes, deaf === undefined, () => connect({ host: HOST, port }));
+  await flood.settled();
+  const probes = [probe(where === 'ops' ? ops('/healthz') : send, flood), early ?? probe(ops('/readyz'), flood)];
+  const [asked, ready] = (await Promise.all(probes.map((end) => end()))) as [Probed, Probed];
+  await report(
+    annotate,
+    `${where}, flood that ${kind}: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`,
+  );
+  if (ends === undefined) expect(Math.min(asked.beside, ready.beside)).toBeGreaterThan(0);
+  expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
+  expect(harm(worker, pid, asked, ready)).toEqual([]);
+  if (connections === 1) await expect.poll(() => flood.open).toBe(0);
+});
 
 /**
  * Starts and drops handshakes continuously, `atOnce` at a time, until the returned function is called or after `most`.
@@ -258,22 +250,22 @@ function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: numb
 }
 
 test('32 clients that start one handshake after the other delay neither callers nor probes', async ({ annotate }) => {
-  const { worker, opsPort, apiPort, send, pid } = await startMutual();
+  const { worker, apiPort, ops, send, pid } = await startMutual();
   const end = beginHandshakes(apiPort, await clientHello(), 32, 20_000);
-  const [asked, ready] = await Promise.all([probeBy(send)(), probe(opsPort, '/readyz')()]);
+  const [asked, ready] = await Promise.all([probe(send)(), probe(ops('/readyz'))()]);
   const begun = await end();
   await report(annotate, `${begun} handshakes: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
-  expect(begun).toBeGreaterThan(TLS.connections);
+  expect(begun).toBeGreaterThan(700);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
   expect(harm(worker, pid, asked, ready)).toEqual([]);
 });
 
 test('700 slow callers with a certificate do not lock out others and probes, and are counted', async ({ annotate }) => {
-  const { worker, opsPort, apiPort, own, send, pid } = await startMutual();
-  const end = probe(opsPort, '/readyz');
-  const flood = new Flood(apiPort, TLS.connections, TLS.slow, true, () => connectTls(own));
+  const { worker, ops, own, send, pid } = await startMutual();
+  const end = probe(ops('/readyz'));
+  const flood = new Flood(700, SLOW, true, () => connectTls(own));
   await flood.settled();
-  const asked = await probeBy(send, flood)();
+  const asked = await probe(send, flood)();
   const ready = await end();
   await report(annotate, `700 slow callers over TLS: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
   expect(asked.beside).toBeGreaterThan(0);
