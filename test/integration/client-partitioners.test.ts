@@ -5,7 +5,7 @@ import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { type Sender, sendersHere } from '../support/senders.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
-import { runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+import { startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const COUNT = 3;
 const PATIENCE_MS = 300_000;
@@ -131,8 +131,6 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
   });
 
   test('the audit finds nothing wrong', async () => {
-    const { code, stdout, stderr } = await runIdalloc(['audit', '--json'], realm.env);
-    expect(code, stderr).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ decisions: ids.length, errors: {}, findings: [] });
+    expect(await realm.command(['audit'])).toMatchObject({ decisions: ids.length, errors: {}, findings: [] });
   });
 });

@@ -4,7 +4,6 @@ import { AT, CODEC_MASK } from '../../src/kafka/records/format.ts';
 import type { FetchResponse } from '../../src/kafka/wire/record-apis.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
-import { runIdalloc } from '../support/worker-process.ts';
 
 /** The codes of compression in the header of a record batch. */
 const CODECS = { gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const;
@@ -34,10 +33,8 @@ async function storedCodec({ source }: Realm, topic: string): Promise<number> {
 
 /** Requests a batch over Kafka, with the command `idalloc request`. */
 async function request(realm: Realm, correlationId: string) {
-  const args = ['request', '--json', '--count', '500', '--reply-topic', realm.replyTopic];
-  const { code, stdout, stderr } = await runIdalloc([...args, '--correlation-id', correlationId], realm.env);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  const { ids, replayed } = JSON.parse(stdout);
+  const args = ['request', '--count', '500', '--reply-topic', realm.replyTopic, '--correlation-id', correlationId];
+  const { ids, replayed } = await realm.command(args);
   return { ids: ids.map((id: { value_string: string }) => id.value_string), replayed };
 }
 
@@ -45,9 +42,7 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
   'workers serve, replay and refuse as usual on brokers that compress all topics with %s',
   async (codec) => {
     await using realm = await compressedRealm(codec);
-    const check = await runIdalloc(['topics', 'check', '--json'], realm.env);
-    expect(check.code).toBe(0);
-    const { faults, differences, fixes } = JSON.parse(check.stdout);
+    const { faults, differences, fixes } = await realm.command(['topics', 'check']);
     const planned = topicsOf(realm).filter((topic) => topic !== realm.replyTopic);
     expect(faults).toEqual([]);
     const expected = planned.map((topic) => `${topic}: compression.type is ${codec}, not uncompressed`);
@@ -60,10 +55,7 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
     expect(given).toMatchObject({ replayed: false });
     expect(new Set(given.ids).size).toBe(500);
     await realm.sendRaw([{ key: 'poison', value: 'no request' }]);
-    const letters = async () => {
-      const { stdout } = await runIdalloc(['deadletters', 'list', '--json'], realm.env);
-      return JSON.parse(stdout).letters;
-    };
+    const letters = async () => (await realm.command(['deadletters', 'list'])).letters;
     await expect.poll(letters, { timeout: 60_000 }).toMatchObject([{ code: 'MALFORMED_REQUEST', value_bytes: 10 }]);
     for (const topic of topicsOf(realm)) {
       expect([topic, await storedCodec(realm, topic)]).toEqual([topic, CODECS[codec]]);
@@ -74,9 +66,8 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
     const second = realm.worker();
     await second.ready();
     expect(await request(realm, 'first')).toEqual({ ids: given.ids, replayed: true });
-    const audit = await runIdalloc(['audit', '--json', '--reply-topic', realm.replyTopic], realm.env);
-    expect(JSON.parse(audit.stdout)).toMatchObject({ decisions: 1, findings: [] });
-    expect(audit.code).toBe(0);
+    const audit = await realm.command(['audit', '--reply-topic', realm.replyTopic]);
+    expect(audit).toMatchObject({ decisions: 1, findings: [] });
 
     // With an empty etcd, only the witness topic shows what was allocated.
     const { ID_SPACE = '', DATACENTER_ID } = realm.env;
