@@ -19,7 +19,7 @@ export function optionsOf<T extends Readonly<Record<string, Default>>>(
   const given = givenOf({ ...all, help: false });
   if (given.help === true) {
     const lines = Object.entries(all).map(([name, value]) => {
-      const option = typeof value === 'boolean' ? name : `${name} ${value}`;
+      const option = typeof value === 'boolean' ? name : `${name} ${value}`.trimEnd();
       return `  --${option}${notes[name] === undefined ? '' : `: ${notes[name]}`}`;
     });
     process.stdout.write(
