@@ -1,10 +1,9 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { BULK } from '../../src/codec/request-headers.ts';
 import type { Config } from '../../src/config/config.ts';
-import { decodeStandbys } from '../../src/kafka/loops/member-claims.ts';
+import { decodeAssignment, decodeStandbys } from '../../src/kafka/loops/member-claims.ts';
 import type { Share } from '../../src/kafka/loops/planner.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
-import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { batchOf, headOf, recordsOf } from '../support/fake-kafka/batches.ts';

@@ -1,8 +1,7 @@
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeLedgerKey, digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import type { SequenceEntry } from '../../src/codec/sequence-entry.ts';
-import { decodeJoining, decodeStandbys, STICKY } from '../../src/kafka/loops/member-claims.ts';
-import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
+import { decodeAssignment, decodeJoining, decodeStandbys, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { FetchRequest } from '../../src/kafka/wire/record-apis.ts';
 import type { LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';

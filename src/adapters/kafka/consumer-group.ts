@@ -1,8 +1,7 @@
 import { type CommittedPosition, decodePosition, encodeMetadata } from '../../codec/request-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
-import { decodeStandbys } from '../../kafka/loops/member-claims.ts';
-import { decodeAssignment } from '../../kafka/wire/consumer-protocol.ts';
+import { decodeAssignment, decodeStandbys } from '../../kafka/loops/member-claims.ts';
 import { meaningOf } from '../../kafka/wire/error-codes.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';

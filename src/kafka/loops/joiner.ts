@@ -2,15 +2,16 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
 import type { WireLog } from '../wire/broker.ts';
-import { decodeAssignment, encodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest, SyncGroupRequest } from '../wire/group-apis.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 import type { Coordinator } from './coordinator.ts';
 import { describeBy, memberNames } from './described-group.ts';
 import {
+  decodeAssignment,
   decodeJoining,
   decodeStandbys,
+  encodeAssignment,
   encodeJoining,
   encodeStandbys,
   NO_GENERATION,

@@ -1,9 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { Leadership } from '../../../src/kafka/loops/joiner.ts';
-import { decodeJoining, decodeStandbys, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
+import {
+  decodeAssignment,
+  decodeJoining,
+  decodeStandbys,
+  encodeJoining,
+  encodeSubscription,
+} from '../../../src/kafka/loops/member-claims.ts';
 import type { Claims, CopyReport } from '../../../src/kafka/loops/planner.ts';
 import type { WireLog } from '../../../src/kafka/wire/broker.ts';
-import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 
 const TOPIC = 'id.requests';

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { decodeJoining, encodeStandbys, STICKY } from '../../../src/kafka/loops/member-claims.ts';
+import { decodeJoining, encodeAssignment, encodeStandbys, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { Copy, CopyReport } from '../../../src/kafka/loops/planner.ts';
-import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { GroupStage, PARTITIONS, type StagedMember, type StagedOptions, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Rejoining } from '../../../src/kafka/loops/member.ts';
-import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
+import { encodeAssignment } from '../../../src/kafka/loops/member-claims.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';

@@ -1,5 +1,4 @@
-import { STICKY } from '../../../src/kafka/loops/member-claims.ts';
-import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
+import { decodeAssignment, encodeSubscription, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';

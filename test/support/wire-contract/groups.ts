@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
+import { decodeSubscription } from '../../../src/kafka/loops/member-claims.ts';
 import { type MemberOptions, TestMember } from './member.ts';
 import { eventually, faultFrom, only, type WireStage } from './stage.ts';
 

@@ -1,5 +1,5 @@
+import { encodeSubscription } from '../../../src/kafka/loops/member-claims.ts';
 import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
-import { encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest, SyncGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 import type { BrokerLink, ResponseOf } from '../../../src/kafka/wire/port.ts';
 import { eventually, faultFrom, type WireStage } from './stage.ts';

@@ -6,7 +6,7 @@ import {
   decodeSubscription,
   encodeAssignment,
   encodeSubscription,
-} from '../../../src/kafka/wire/consumer-protocol.ts';
+} from '../../../src/kafka/loops/member-claims.ts';
 
 /** kafkajs' own reading and writing of the same bytes. */
 interface Kafkajs {
