@@ -139,7 +139,7 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
   {
     name: 'no comparison with the partition head',
     scenario: 'lost-tail',
-    firstSeed: 5,
+    firstSeed: 9,
     patches: [
       patch(
         'src/ledger/ends.ts',
