@@ -3,12 +3,10 @@ import {
   BLOCK_WORDS,
   blocksFor,
   chunksFor,
-  firstBit,
   LANES,
   PAGE_BLOCKS,
-  pickIn,
+  pairIn,
   type RunFilter,
-  secondBit,
   wordsOf,
 } from './run-filter.ts';
 import { requireIntact } from './store.ts';
@@ -164,9 +162,8 @@ class Sheet<R extends object> {
     const start = (block % PAGE_BLOCKS) * BLOCK_WORDS * width;
     let may = this.#live;
     for (let lane = 0; lane < LANES && may !== 0; lane += 1) {
-      const pick = pickIn(lane, bits);
-      const first = firstBit(lane, pick);
-      may &= rowAt(words, start, first * width) & rowAt(words, start, secondBit(first, pick) * width);
+      const pair = pairIn(lane, bits);
+      may &= rowAt(words, start, (pair & 0xffff) * width) & rowAt(words, start, (pair >>> 16) * width);
     }
     for (; may !== 0; may &= may - 1) found.push(this.#runs[lowestBit(may)] as R);
   }

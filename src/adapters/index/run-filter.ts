@@ -14,19 +14,12 @@ export const LANES = SALTS.length;
 const BLOCK_BITS = LANES * LANE_BITS;
 export const BLOCK_WORDS = BLOCK_BITS / 32;
 
-/** The number from which the bits of a hash in a lane follow. `bits` are the lower 32 bits of the hash. */
-export function pickIn(lane: number, bits: number): number {
-  return Math.imul(bits, SALTS[lane] as number);
-}
-
-/** The first bit of a hash in a lane, counted from the start of the block. */
-export function firstBit(lane: number, pick: number): number {
-  return lane * LANE_BITS + (pick >>> 24);
-}
-
-/** The second one, one of the 15 others of the same 16. */
-export function secondBit(first: number, pick: number): number {
-  return first ^ (((((pick >>> 20) & 15) * 15) >>> 4) + 1);
+/** The two bits of a hash in a lane, counted from the start of the block: the second one in the upper 16 bits. */
+export function pairIn(lane: number, bits: number): number {
+  const pick = Math.imul(bits, SALTS[lane] as number);
+  const first = lane * LANE_BITS + (pick >>> 24);
+  const second = first ^ (((((pick >>> 20) & 15) * 15) >>> 4) + 1); // one of the 15 others of the same 16
+  return first | (second << 16);
 }
 
 export function blocksFor(bits: number): number {
@@ -101,11 +94,9 @@ export class RunFilter {
     const words = this.#words;
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
-      const pick = pickIn(lane, bits);
-      const first = firstBit(lane, pick);
-      const second = secondBit(first, pick);
-      const at = block + (first >>> 5); // the second one is in the same word
-      words[at] = (words[at] as number) | (1 << first) | (1 << second);
+      const pair = pairIn(lane, bits);
+      const at = block + ((pair & 0xffff) >>> 5); // both are in the same word
+      words[at] = (words[at] as number) | (1 << pair) | (1 << (pair >>> 16));
     }
   }
 
@@ -113,10 +104,9 @@ export class RunFilter {
     const words = this.#words;
     const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
     for (let lane = 0; lane < LANES; lane += 1) {
-      const pick = pickIn(lane, bits);
-      const first = firstBit(lane, pick);
-      const both = (1 << first) | (1 << secondBit(first, pick));
-      if (((words[block + (first >>> 5)] as number) & both) !== both) return false;
+      const pair = pairIn(lane, bits);
+      const both = (1 << pair) | (1 << (pair >>> 16));
+      if (((words[block + ((pair & 0xffff) >>> 5)] as number) & both) !== both) return false;
     }
     return true;
   }
