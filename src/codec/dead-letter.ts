@@ -16,7 +16,7 @@ export const RANGE_HEADERS = {
   /** How many there are: decimal digits. */
   count: 'idalloc-range-count',
 } as const;
-/** The letter is without its record, because the dead-letter topic rejected it. */
+/** The letter is without its record, because that is too long, or the dead-letter topic rejected it. */
 export const RECORD_LEFT_OUT = 'idalloc-record-left-out';
 /** How often a request was sent again from the dead-letter topic: decimal digits. */
 export const RESENT = 'idalloc-resent';

@@ -1,5 +1,6 @@
 import { asSingleObject, confluentSchemaId, type Framing } from '../codec/framing.ts';
 import { apiRepliesViolation } from '../codec/http-key.ts';
+import { MAX_REQUEST_BYTES } from '../codec/id-request.ts';
 import { requestHash } from '../codec/ledger-entry.ts';
 import { EntryKey, encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
@@ -92,6 +93,18 @@ export function hasTwins(part: readonly Accepted[]): boolean {
   return sketches.size < part.length && new Set(part.map(({ name }) => name)).size < part.length;
 }
 
+/**
+ * Twice the longest value. What has more is headers, of which a few hundred compressed bytes can be a megabyte: it is
+ * not looked at, and no copy of it is made.
+ */
+const MAX_RECORD_BYTES = 2 * MAX_REQUEST_BYTES;
+const TOO_LONG = `the record has more than ${MAX_RECORD_BYTES} bytes, headers included`;
+
+/** Whether a record is too long to be a request, whatever it has. */
+export function isTooLong({ fields }: RequestRecord): boolean {
+  return fields !== undefined && fields.bytes > MAX_RECORD_BYTES;
+}
+
 export interface IntakeOptions {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
@@ -117,6 +130,7 @@ export class RequestReader {
   read(record: RequestRecord): Intake {
     const known = this.#likeLast(record);
     if (known !== undefined) return known;
+    if (isTooLong(record)) return reject(record, {}, 'MALFORMED_REQUEST', TOO_LONG);
     // Nobody reads where a rejection was thrown, and finding that out is three quarters of its cost.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;

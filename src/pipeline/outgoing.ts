@@ -8,7 +8,7 @@ import { type HeaderNames, type RecordHeaders, replyHeaders, routeHeaders } from
 import type { ErrorCode } from '../errors.ts';
 import type { Refused } from './decision.ts';
 import { originalBulk } from './deferred.ts';
-import type { Accepted } from './intake.ts';
+import { type Accepted, isTooLong } from './intake.ts';
 import type { JunkLimits } from './junk-limits.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
@@ -131,15 +131,17 @@ export function forwarded(
   return { topic, partition: to.home, key: accepted.homeKey, value: record.value, headers };
 }
 
-/** A copy of the record as it came, with the reason in its headers. */
+/** A copy of the record as it came, with the reason in its headers; of one that is too long the reason alone. */
 export function deadLetter(
   record: RequestRecord,
   partition: number,
   error: { readonly code: ErrorCode; readonly message: string },
   context: OutgoingContext,
 ): OutgoingRecord {
-  const headers = Object.assign(headersOf(record), letterHeaders(record, partition, error, context));
-  return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+  const reason = letterHeaders(record, partition, error, context);
+  const topic = context.deadLetterTopic;
+  if (isTooLong(record)) return { topic, key: null, value: null, headers: { ...reason, [RECORD_LEFT_OUT]: '1' } };
+  return { topic, key: record.key, value: record.value, headers: Object.assign(headersOf(record), reason) };
 }
 
 /**

@@ -25,6 +25,8 @@ export interface RequestRecord {
 
 /** The value and the headers of a record, for comparing it with another one without reading both. */
 interface RequestFields {
+  /** The length of the whole record, decompressed. */
+  readonly bytes: number;
   hasHeader(name: string): boolean;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RequestFields, except: string): boolean;

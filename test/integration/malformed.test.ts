@@ -43,6 +43,8 @@ function addressed(name: string): Headers {
   return { kafka_correlationId: name, kafka_replyTopic: realm.replyTopic };
 }
 
+const isHuge = ({ headers }: Case) => headers?.junk !== undefined;
+
 function good(name: string, headers: Headers = {}): Case {
   return { name, value: request(name), headers, isReported: true };
 }
@@ -76,9 +78,10 @@ function makeCases(): readonly Case[] {
     unreported('ledger', 'INVALID_REPLY_TOPIC', request('ledger', { replyTopic: realm.ledgerTopic })),
     unreported('nameless', 'INVALID_REPLY_TOPIC', request('nameless', { replyTopic: '' })),
     unreported('missing', 'REPLY_UNDELIVERABLE', request('missing', { replyTopic: `${realm.replyTopic}.none` })),
-    bad('huge', 'MALFORMED_REQUEST', null, { ...addressed('huge'), junk }),
+    unreported('huge', 'MALFORMED_REQUEST', null, { ...addressed('huge'), junk }),
+    unreported('huge-request', 'MALFORMED_REQUEST', request('huge-request'), { junk }),
   ];
-  const served = [good('huge-good', { junk }), good('proto', JSON.parse('{"__proto__":"x","constructor":"y"}'))];
+  const served = [good('proto', JSON.parse('{"__proto__":"x","constructor":"y"}'))];
   const mixed = malformed.flatMap((one, i) => [good(`good-${i}`), one]);
   return [...mixed, ...served, good('last')];
 }
@@ -93,8 +96,8 @@ beforeAll(async () => {
     return { key: `key-${name}`, value, partition: PARTITION, ...(headers === undefined ? {} : { headers }) };
   });
   // Huge records are sent alone: a record batch may have 1 MiB.
-  const small = messages.filter(({ headers }) => headers?.junk === undefined);
-  const huge = messages.filter(({ headers }) => headers?.junk !== undefined);
+  const small = messages.filter((_, i) => !isHuge(cases[i] as Case));
+  const huge = messages.filter((_, i) => isHuge(cases[i] as Case));
   const sent = await realm.sendRaw(small);
   baseOffset = Number(sent[0]?.baseOffset);
   for (const message of huge) await realm.sendRaw([message]);
@@ -129,7 +132,7 @@ test('every bad record gets an error reply if its address is known and allowed, 
 test('every bad record is a dead letter with its original bytes, headers and place, and the reason', async () => {
   const bad = cases.flatMap((one, i) => (one.code === undefined ? [] : [{ ...one, offset: baseOffset + i }]));
   await letters.until(`${bad.length} dead letters`, (seen) => seen.length >= bad.length);
-  for (const { name, value, headers: own = {}, code, offset } of bad) {
+  for (const { name, value, headers: own = {}, code, offset } of bad.filter((one) => !isHuge(one))) {
     const letter = letters.seen.find(({ message }) => [`key-${name}`, name].includes(String(message.key)))?.message;
     const { headers = {} } = letter ?? {};
     expect(letter?.value, name).toEqual(value);
@@ -150,6 +153,21 @@ test('every bad record is a dead letter with its original bytes, headers and pla
     expect(String(headers['kafka_dlt-exception-message']), name).not.toBe('');
   }
   expect(letters.seen).toHaveLength(bad.length);
+});
+
+test('a record that is longer than any request is a dead letter with its place and the reason alone', async () => {
+  const offsets = cases.flatMap((one, i) => (isHuge(one) ? [baseOffset + i] : []));
+  expect(offsets).toHaveLength(2);
+  const letterAt = (offset: number) =>
+    letters.seen.find(({ message: { headers } }) => {
+      const at = headers?.['kafka_dlt-original-offset'] as Buffer;
+      return Number(at.readBigInt64BE()) === offset;
+    })?.message;
+  await letters.until('both letters', () => offsets.every((offset) => letterAt(offset) !== undefined));
+  for (const { key, value, headers = {} } of offsets.map((offset) => letterAt(offset) ?? expect.fail())) {
+    expect([key, value, String(headers['kafka_dlt-exception-fqcn'])]).toEqual([null, null, 'MALFORMED_REQUEST']);
+    expect([String(headers['idalloc-record-left-out']), headers.junk]).toEqual(['1', undefined]);
+  }
 });
 
 test('nothing is written to a topic that is not allowed', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { RECORD_LEFT_OUT } from '../../src/codec/dead-letter.ts';
 import { BULK, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import type { Slice } from '../../src/core/slice.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -107,6 +108,19 @@ describe('a request outside its home partition', () => {
     expect(worker.publisher.on(REQUESTS)).toHaveLength(1);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
     expect(worker.replies()).toMatchObject([{ id: 'b1', error: { code: 'MISROUTED' } }]);
+  });
+
+  it('is malformed, with the reason alone in its letter, if it is longer than any request', async () => {
+    const { worker } = world();
+    const long = (id: string) => request(5, id, { headers: { padding: Buffer.alloc(32_768) } });
+    await worker.serve([long('a1'), long('b0')], 0);
+    expect(worker.publisher.on(REQUESTS)).toEqual([]);
+    const letters = worker.publisher.on(DEAD_LETTERS);
+    expect(letters).toMatchObject(Array(2).fill({ key: null, value: null, headers: { [RECORD_LEFT_OUT]: '1' } }));
+    expect([worker.errors, worker.replies()]).toEqual([Array(2).fill('MALFORMED_REQUEST'), []]);
+    expect(letters.every(({ headers }) => headers.padding === undefined)).toBe(true);
+    await worker.serve([request(6, 'b1', { headers: { padding: Buffer.alloc(32_000) } })], 0);
+    expect(worker.publisher.on(REQUESTS)).toHaveLength(1);
   });
 
   it('blocks its partition while the request topic accepts nothing, and is not lost', async () => {

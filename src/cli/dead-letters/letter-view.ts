@@ -142,7 +142,7 @@ function valueLines({ record, note }: Letter): readonly string[] {
     const offsets = note.offsets === undefined ? '?' : runsText(note.offsets);
     return [`offsets  ${offsets}`, 'value    none: its records are in the request topic'];
   }
-  const value = note.recordLeftOut ? 'left out: the dead-letter topic rejected it' : shown(record.value);
+  const value = note.recordLeftOut ? 'left out: too long, or the dead-letter topic rejected it' : shown(record.value);
   return [`value    ${value}`, `         ${reading(record.value)}`];
 }
 

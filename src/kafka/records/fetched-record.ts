@@ -93,6 +93,7 @@ export class RecordReader {
       this.#head.bulk,
       offset,
       timestampMs,
+      length,
     );
     cursor.at = end;
     return record;
@@ -131,6 +132,7 @@ class RecordInBatch implements FetchedRecord, RecordFields {
   readonly offset: number;
   readonly timestampMs: number;
   readonly bulk: Bulk | undefined;
+  readonly bytes: number;
   readonly #bytes: Buffer;
   readonly #names: KnownNames;
   /** Where the key begins, with its length; the value, the headers behind it, and the first name follow each other. */
@@ -146,10 +148,12 @@ class RecordInBatch implements FetchedRecord, RecordFields {
     bulk: Bulk | undefined,
     offset: number,
     timestampMs: number,
+    length: number,
   ) {
     this.offset = offset;
     this.timestampMs = timestampMs;
     this.bulk = bulk;
+    this.bytes = length;
     this.#bytes = bytes;
     this.#names = names;
     this.#keyAt = at.keyAt;

@@ -25,6 +25,8 @@ export interface FetchedRecord {
 
 /** The value and the headers of a record, as they are in its batch. */
 export interface RecordFields {
+  /** The length of the whole record, decompressed. */
+  readonly bytes: number;
   hasHeader(name: string): boolean;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RecordFields, except: string): boolean;
