@@ -128,10 +128,10 @@ export async function lastEntries({ partition, end, entries }: EndOfLog): Promis
  * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not
  * enough: a producer's retry may have appended it twice, and all empty markers are equal. In a copy more appends are as
  * far from their offsets than at them. One append alone may have been late, and have landed again behind a tail that
- * was lost.
+ * was lost. A marker that states this loss says the head's end, and nothing of its own place.
  */
 function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
-  const shifts = shiftsIn(records);
+  const shifts = shiftsIn(records, head.end);
   const appends = (shift: number) => shifts.get(shift) ?? 0;
   for (const record of records.toReversed()) {
     const { offset } = record;
@@ -155,13 +155,13 @@ export function usualShift(records: readonly LedgerRecord[]): number | undefined
 /**
  * How many appends begin so far from the offset that they were written for: at it, for most of a log that is no copy.
  * The first entry of an append has its own offset in it, as the end that its writer had read, and the others have the
- * same.
+ * same. What says `lostEnd` is not counted.
  */
-function shiftsIn(records: readonly LedgerRecord[]): ReadonlyMap<number, number> {
+function shiftsIn(records: readonly LedgerRecord[], lostEnd?: number): ReadonlyMap<number, number> {
   const firsts = new Map<number, number>();
   for (const record of records) {
     const end = isEmpty(record) ? undefined : unlessInvalid(() => positionOf(record).end);
-    if (end === undefined || end === 0) continue; // an operator's, which says nothing of the log
+    if (end === undefined || end === 0 || end === lostEnd) continue; // an operator's, which says nothing of the log
     firsts.set(end, Math.min(firsts.get(end) ?? record.offset, record.offset));
   }
   const shifts = new Map<number, number>();

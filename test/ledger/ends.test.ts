@@ -450,6 +450,18 @@ describe('a ledger that was copied to other offsets', () => {
     await takenOver(worker());
     expect(losses).toHaveLength(1);
   });
+
+  it('is not one that lost everything, got the last entry late, and a marker whose writer then died', async () => {
+    const { topic, heads, worker, losses } = await owned('a', 'b', 'c');
+    const [again] = topic.read(0, 3);
+    topic.truncate(0, 0);
+    topic.land(0, [bytesOf(again as LedgerRecord)]);
+    heads.onSwap = silent;
+    await expect(worker().ledger.mark(0)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    heads.onSwap = () => {};
+    await takenOver(worker());
+    expect(losses).toHaveLength(1);
+  });
 });
 
 it('what etcd has and no worker wrote blocks its partition, and no other', async () => {
