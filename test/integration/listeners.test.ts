@@ -23,6 +23,8 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 // test.
 
 const HOST = '127.0.0.1';
+/** TLS connections are limited by remote address, so that whoever floods has another one than who probes. */
+const FLOODER = '127.0.0.2';
 const MAX_RSS_MB = 600;
 const PROBE_PAUSE_MS = 50;
 
@@ -213,7 +215,9 @@ test.for(FLOODS)('at %s a flood that %s locks out neither callers nor probes', a
   const port = where === 'ops' ? opsPort : apiPort;
   const bytes = await input();
   const early = ends ? probe(ops('/readyz')) : undefined;
-  const flood = new Flood(connections, bytes, deaf === undefined, () => connect({ host: HOST, port }));
+  const flood = new Flood(connections, bytes, deaf === undefined, () =>
+    connect({ host: HOST, port, localAddress: FLOODER }),
+  );
   await flood.settled();
   const probes = [probe(where === 'ops' ? ops('/healthz') : send, flood), early ?? probe(ops('/readyz'), flood)];
   const [asked, ready] = (await Promise.all(probes.map((end) => end()))) as [Probed, Probed];
@@ -236,7 +240,7 @@ function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: numb
   const again = async () => {
     while (!ended && begun < most) {
       begun += 1;
-      const socket = connect({ host: HOST, port }).on('error', () => undefined);
+      const socket = connect({ host: HOST, port, localAddress: FLOODER }).on('error', () => undefined);
       socket.once('data', () => socket.destroy()).write(hello);
       if (!socket.closed) await new Promise((resolve) => socket.once('close', resolve));
     }
@@ -263,7 +267,7 @@ test('32 clients that start one handshake after the other delay neither callers 
 test('700 slow callers with a certificate do not lock out others and probes, and are counted', async ({ annotate }) => {
   const { worker, ops, own, send, pid } = await startMutual();
   const end = probe(ops('/readyz'));
-  const flood = new Flood(700, SLOW, true, () => connectTls(own));
+  const flood = new Flood(700, SLOW, true, () => connectTls({ ...own, localAddress: FLOODER }));
   await flood.settled();
   const asked = await probe(send, flood)();
   const ready = await end();
