@@ -37,7 +37,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 356,
+    firstSeed: 530,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -173,7 +173,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no suspension after a pause of the process',
-    firstSeed: 370,
+    firstSeed: 465,
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
@@ -208,6 +208,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the witness not read to its end',
     scenario: 'slow-readers',
+    firstSeed: 76,
     patches: [
       patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + records.length - 1, over);', ''),
     ],

@@ -206,7 +206,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a marker that is not read back',
-    firstSeed: 911_556,
+    firstSeed: 911_931,
     patches: [
       patch('src/ledger/ledger.ts', '    await this.#of(partition).readBack(baseOffset + entries.length);\n', ''),
     ],
