@@ -58,7 +58,7 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'core/visible.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1720, imports: ['errors.ts'] },
+  { room: 'core', lines: 1730, imports: ['errors.ts'] },
   { room: 'async', lines: 410 },
   { room: 'codec', lines: 4440, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
@@ -93,7 +93,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/index', lines: 2800, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 3040,
+    lines: 3030,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import { isLoopback } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { describeError } from '../errors.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
@@ -129,9 +129,4 @@ function exposedBy(mechanism: string): string {
 function isPlain(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === 'http:' && !isLoopback(hostname.replace(/^\[|\]$/g, ''));
-}
-
-/** Whether a host is this machine; of names, only localhost is. */
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

@@ -31,3 +31,10 @@ function found(text: string): HostPort | undefined {
   if (ip === undefined) return { host: name, port: Number(port) };
   return URL.canParse(`http://[${ip}]`) ? { host: `${ip}${zone}`, port: Number(port) } : undefined;
 }
+
+const LOOPBACK_4 = /^127(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}$/;
+
+/** Whether a host is this machine; of names, only localhost is. An IPv6 address is without brackets. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || LOOPBACK_4.test(host);
+}

@@ -37,7 +37,6 @@ const VISITS_PER_SECOND = 10;
 const OF_VISITS = { what: 'documents per second for this address', closes: false };
 /** How many TLS handshakes a remote address may begin: each takes more time than a request. */
 const HANDSHAKES_PER_SECOND = 100;
-const OF_HANDSHAKES = { what: 'TLS connections per second from this address', closes: true };
 /** How much a remote address may ask of the port for health and metrics, beside what probes ask. */
 const OPS_PER_SECOND = 50;
 const OF_OPS = { what: 'requests per second from this address', closes: true };
@@ -86,7 +85,7 @@ function perAddress(limit: RateLimit): (request: IncomingMessage) => void {
 
 /** Whether a remote address may begin another TLS handshake now. */
 export function handshakeLimit(monotonicMs: () => number): (socket: Socket) => boolean {
-  const limit = new RateLimit(HANDSHAKES_PER_SECOND, monotonicMs, OF_HANDSHAKES);
+  const limit = new RateLimit(HANDSHAKES_PER_SECOND, monotonicMs);
   return ({ remoteAddress = '' }) => limit.charge(networkOf(remoteAddress), 1) === 0;
 }
 

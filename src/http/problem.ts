@@ -1,4 +1,5 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
+import { isLoopback } from '../core/host-port.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json';
 
@@ -79,8 +80,8 @@ export function checkEnvelope(request: IncomingMessage): void {
   if (httpVersion === '1.1' && hosts === 0) throw malformed('the Host header is missing');
 }
 
-/** The addresses to which only this machine can connect, unless one of its browsers was led there. */
-const LOOPBACK = /^(?:::ffff:)?127\.0\.0\.1$|^::1$/;
+/** How a socket that takes IPv4 and IPv6 writes an IPv4 address. */
+const MAPPED = '::ffff:';
 /** An IP address, a name without a dot, or one that can't be registered; with a port or not. */
 const LOCAL_HOST = /^(?:\[[\da-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^.:]+|[^:]+\.(?:localhost|internal))(?::\d+)?$/i;
 
@@ -91,6 +92,6 @@ const LOCAL_HOST = /^(?:\[[\da-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^.:]+|[^:]+\.(?:
  * @throws Problem 421 for a request that came over the loopback address under the name of such a domain.
  */
 export function checkLocalHost({ socket: { localAddress = '' }, headers: { host = '' } }: IncomingMessage): void {
-  if (!LOOPBACK.test(localAddress) || host === '' || LOCAL_HOST.test(host)) return;
+  if (!isLoopback(localAddress.replace(MAPPED, '')) || host === '' || LOCAL_HOST.test(host)) return;
   throw new Problem(421, 'over the loopback address the Host must be localhost, an IP address or a name without a dot');
 }

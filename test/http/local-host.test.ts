@@ -21,7 +21,7 @@ describe('a name that may belong to somebody else', () => {
   test.each([FOREIGN, `${FOREIGN}:9464`, '127.0.0.1.example', 'localhost.example', 'a.b', `${FOREIGN}.`])(
     'is refused over the loopback address: %s',
     (host) => {
-      for (const address of ['127.0.0.1', '::1', '::ffff:127.0.0.1'])
+      for (const address of ['127.0.0.1', '127.0.0.2', '::1', '::ffff:127.0.0.1'])
         expect(() => check(address, host)).toThrow(expect.objectContaining({ status: 421 }));
       expect(() => check('192.0.2.1', host)).not.toThrow();
       expect(() => check(undefined, host)).not.toThrow();
