@@ -7,7 +7,7 @@ import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/reco
 import { isUnusableTopic, meaningOf } from '../../kafka/wire/error-codes.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
-import { Refusals } from './refusals.ts';
+import { RecentTopics, Refusals } from './refusals.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 /**
@@ -40,8 +40,8 @@ import type { ReplyTopics } from './reply-topics.ts';
  *   whole publication is rejected, so that the part is tried again.
  *
  * All topics are written side by side, and up to 32 partitions of each, so that one service with many partitions does
- * not fill the brokers' connection; publications that go to the same partition share batches,
- * because the replies of every request partition to one service usually end in one.
+ * not fill the brokers' connection; publications that go to the same partition share batches, because the replies of
+ * every request partition to one service usually end in one.
  */
 
 export interface KafkaPublisherOptions {
@@ -65,6 +65,8 @@ const BATCH_MAX_RECORDS = 5_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
+/** How long a topic is not sent the time of a decision after it refused one. */
+const UNDATED_MS = 60_000;
 /** Partitions of a topic that one publication writes at the same time. */
 const PARTITIONS_AT_ONCE = 32;
 /**
@@ -115,7 +117,11 @@ export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
   /** Where records are being sent to, by topic of each publication. */
   readonly #sending = new Bag<Sending>();
-  readonly #undated: UndatedTopics;
+  /**
+   * The topics that refused a record for its time, as `message.timestamp.before.max.ms` makes them refuse the reply to
+   * a retry: its time is when it was decided. They get the time of sending.
+   */
+  readonly #undated: RecentTopics<true>;
   readonly #refusals: Refusals;
   readonly #accepting = new AcceptingBrokers();
   /**
@@ -129,7 +135,7 @@ export class KafkaPublisher implements Publisher {
   constructor(options: KafkaPublisherOptions) {
     this.#options = options;
     const { runtime, requestTopic, deadLetterTopic } = options;
-    this.#undated = new UndatedTopics(runtime);
+    this.#undated = new RecentTopics(runtime, UNDATED_MS);
     this.#refusals = new Refusals(runtime, [requestTopic, ...(deadLetterTopic === undefined ? [] : [deadLetterTopic])]);
   }
 
@@ -269,7 +275,7 @@ export class KafkaPublisher implements Publisher {
       const left = indices.filter((index) => deliveries[index] === undefined);
       return left.length === 0 ? undefined : await this.#send(to, left, publication);
     }
-    const isUndated = this.#undated.has(to.topic);
+    const isUndated = this.#undated.get(to.topic) === true;
     const due = indices.map((index) => (isUndated ? undated(recordAt(records, index)) : recordAt(records, index)));
     const bytes = due.reduce((sum, record) => sum + maxBytesOf(record), 0);
     if (due.length > 1 && (bytes > BATCH_MAX_BYTES || !refusals.takesBatch(to.topic, bytes)))
@@ -282,7 +288,7 @@ export class KafkaPublisher implements Publisher {
       const errorCode = kafkaErrorCode(error);
       if (!isOfRecord(errorCode)) return error;
       if (errorCode === 'INVALID_TIMESTAMP' && due.some(isDated)) {
-        this.#undated.add(to.topic);
+        this.#undated.set(to.topic, true);
         return await this.#send(to, indices, publication);
       }
       refusals.refused(to.topic, errorCode, due.length, bytes);
@@ -401,32 +407,4 @@ const isDated = ({ timestampMs }: OutgoingRecord) => timestampMs !== undefined;
 /** A copy that has the time of its batch, which is made when it is sent. */
 function undated({ topic, partition, key, value, headers }: OutgoingRecord): OutgoingRecord {
   return { topic, partition, key, value, headers };
-}
-
-/** How long a topic is not sent the time of a decision after it refused one. */
-const REMEMBERED_MS = 60_000;
-/** Requests name the topics. A topic that is forgotten costs one more append. */
-const MAX_REMEMBERED = 1_000;
-
-/**
- * The topics that refused a record for its time, as `message.timestamp.before.max.ms` makes them refuse the reply to a
- * retry: its time is when it was decided. They get the time of sending.
- */
-export class UndatedTopics {
-  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
-  readonly #untilMs = new Map<string, number>();
-
-  constructor(runtime: Pick<Runtime, 'monotonicMs'>) {
-    this.#runtime = runtime;
-  }
-
-  add(topic: string): void {
-    if (this.#untilMs.size >= MAX_REMEMBERED) this.#untilMs.clear();
-    this.#untilMs.set(topic, this.#runtime.monotonicMs() + REMEMBERED_MS);
-  }
-
-  has(topic: string): boolean {
-    const untilMs = this.#untilMs.get(topic);
-    return untilMs !== undefined && this.#runtime.monotonicMs() < untilMs;
-  }
 }

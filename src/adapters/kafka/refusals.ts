@@ -20,7 +20,6 @@ const IN_ALL = 32;
 const OF_SIZE: ReadonlySet<string | undefined> = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);
 
 interface RefusedLately {
-  readonly untilMs: number;
   errorCode: string | undefined;
   /** A record of so many bytes, or more, is refused; so is a batch of several. */
   recordBytes: number;
@@ -30,25 +29,48 @@ interface RefusedLately {
   inARow: number;
 }
 
-export class Refusals {
+/** What topics have shown lately, each for so long. Requests name the topics, so there is room for a thousand. */
+export class RecentTopics<T> {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly #forMs: number;
+  readonly #byTopic = new Map<string, { readonly untilMs: number; readonly shown: T }>();
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>, forMs: number) {
+    this.#runtime = runtime;
+    this.#forMs = forMs;
+  }
+
+  get(topic: string): T | undefined {
+    const known = this.#byTopic.get(topic);
+    if (known === undefined || this.#runtime.monotonicMs() < known.untilMs) return known?.shown;
+    this.#byTopic.delete(topic);
+    return undefined;
+  }
+
+  set(topic: string, shown: T): void {
+    if (this.#byTopic.size >= MAX_TOPICS) this.#byTopic.clear();
+    this.#byTopic.set(topic, { untilMs: this.#runtime.monotonicMs() + this.#forMs, shown });
+  }
+}
+
+export class Refusals {
   /** Topics of many senders: what one of them sends says nothing about the others. */
   readonly #shared: ReadonlySet<string>;
-  readonly #byTopic = new Map<string, RefusedLately>();
+  readonly #lately: RecentTopics<RefusedLately>;
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, shared: readonly string[]) {
-    this.#runtime = runtime;
+    this.#lately = new RecentTopics(runtime, REMEMBERED_MS);
     this.#shared = new Set(shared);
   }
 
   /** Whether the topic refused anything lately. */
   has(topic: string): boolean {
-    return this.#of(topic) !== undefined;
+    return this.#lately.get(topic) !== undefined;
   }
 
   /** Why the topic would refuse a record of so many bytes; undefined if it may take it. */
   reason(topic: string, bytes: number): string | undefined {
-    const known = this.#of(topic);
+    const known = this.#lately.get(topic);
     if (known === undefined || bytes < known.recordBytes) return undefined;
     const what = known.recordBytes === 0 ? 'others' : 'one that is not larger';
     return `topic ${topic} refuses the record, as it refused ${what} a moment ago: ${known.errorCode}`;
@@ -56,17 +78,17 @@ export class Refusals {
 
   /** Whether the topic may take several records of so many bytes as one batch. */
   takesBatch(topic: string, bytes: number): boolean {
-    return bytes < (this.#of(topic)?.batchBytes ?? Number.POSITIVE_INFINITY);
+    return bytes < (this.#lately.get(topic)?.batchBytes ?? Number.POSITIVE_INFINITY);
   }
 
   accepted(topic: string): void {
-    const known = this.#of(topic);
+    const known = this.#lately.get(topic);
     if (known !== undefined) known.inARow = 0;
   }
 
   /** An append of so many records was refused. */
   refused(topic: string, errorCode: string | undefined, records: number, bytes: number): void {
-    const known = this.#of(topic) ?? this.#begin(topic);
+    const known = this.#lately.get(topic) ?? this.#begin(topic);
     known.errorCode = errorCode;
     const isOfSize = OF_SIZE.has(errorCode);
     if (isOfSize) known.batchBytes = Math.min(known.batchBytes, bytes);
@@ -80,19 +102,10 @@ export class Refusals {
     if (known.inARow >= IN_A_ROW || known.inAll >= IN_ALL) known.recordBytes = 0;
   }
 
-  #of(topic: string): RefusedLately | undefined {
-    const known = this.#byTopic.get(topic);
-    if (known === undefined || this.#runtime.monotonicMs() < known.untilMs) return known;
-    this.#byTopic.delete(topic);
-    return undefined;
-  }
-
   #begin(topic: string): RefusedLately {
-    if (this.#byTopic.size >= MAX_TOPICS) this.#byTopic.clear();
-    const untilMs = this.#runtime.monotonicMs() + REMEMBERED_MS;
     const [recordBytes, batchBytes] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-    const refusal: RefusedLately = { untilMs, errorCode: undefined, recordBytes, batchBytes, inAll: 0, inARow: 0 };
-    this.#byTopic.set(topic, refusal);
+    const refusal: RefusedLately = { errorCode: undefined, recordBytes, batchBytes, inAll: 0, inARow: 0 };
+    this.#lately.set(topic, refusal);
     return refusal;
   }
 }

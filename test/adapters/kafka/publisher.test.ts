@@ -1,6 +1,7 @@
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
-import { KafkaPublisher, UndatedTopics } from '../../../src/adapters/kafka/publisher.ts';
+import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
+import { RecentTopics } from '../../../src/adapters/kafka/refusals.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import { AppendQueue } from '../../../src/kafka/loops/append-queue.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
@@ -573,12 +574,12 @@ describe('on simulated brokers', () => {
   });
 });
 
-test('of many topics that refuse the times of records at most a thousand are remembered, the last one among them', () => {
-  const topics = new UndatedTopics(new VirtualRuntime());
+test('of many topics that refused something at most a thousand are remembered, the last one among them', () => {
+  const topics = new RecentTopics<true>(new VirtualRuntime(), 60_000);
   const names = Array.from({ length: 2_500 }, (_, i) => `t${i}`);
   for (const name of names) {
-    topics.add(name);
-    expect(topics.has(name)).toBe(true);
+    topics.set(name, true);
+    expect(topics.get(name)).toBe(true);
   }
-  expect(names.filter((name) => topics.has(name)).length).toBeLessThanOrEqual(1_000);
+  expect(names.filter((name) => topics.get(name) === true).length).toBeLessThanOrEqual(1_000);
 });
