@@ -1,18 +1,22 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Decoder, Encoder } from '../../src/kafka/wire/kafkajs-modules.ts';
 
 const CONSUMER_GROUP_HEARTBEAT = { key: 68, version: 0 } as const;
 const OFFSET_COMMIT = { key: 8, version: 9 } as const;
 const CLIENT_ID = 'modern-consumer';
 const REBALANCE_MS = 10_000;
+const HEARTBEAT_MS = 100;
+const UUID_WORDS = 4;
 const LEAVES = -1;
 const NO_TAGS = 0;
 
 /**
  * A consumer of Kafka's new group protocol (KIP-848), as far as its coordinator sees it: it heartbeats and commits, and
- * reads nothing. Its requests have the compact format, in which counts and lengths are one more, and each struct ends
- * with tagged fields.
+ * reads nothing. It owns whatever it is assigned, and says so in the next heartbeat: a member that keeps silent about
+ * partitions that were taken from it is removed from the group after REBALANCE_MS. Its requests have the compact
+ * format, in which counts and lengths are one more, and each struct ends with tagged fields.
  */
 export class ModernConsumer implements AsyncDisposable {
   readonly #socket: Socket;
@@ -24,8 +28,8 @@ export class ModernConsumer implements AsyncDisposable {
   #heartbeats = Promise.resolve();
   #hasLeft = false;
   #calls = 0;
-  /** How many partitions the coordinator has assigned to it. */
-  assigned = 0;
+  /** What it owns, by topic ID, if the coordinator has not been told. */
+  #owned: readonly { readonly topicId: readonly number[]; readonly partitions: readonly number[] }[] | undefined;
 
   private constructor(socket: Socket, groupId: string, topic: string) {
     this.#socket = socket;
@@ -91,7 +95,10 @@ export class ModernConsumer implements AsyncDisposable {
   }
 
   async #keepAlive(): Promise<void> {
-    while (!this.#hasLeft) await this.#heartbeat();
+    while (!this.#hasLeft) {
+      await this.#heartbeat();
+      await sleep(HEARTBEAT_MS);
+    }
   }
 
   async #heartbeat(): Promise<void> {
@@ -104,10 +111,17 @@ export class ModernConsumer implements AsyncDisposable {
       .writeInt32(isFirst ? REBALANCE_MS : -1);
     if (isFirst) request.writeUVarInt(2).writeUVarIntString(this.#topic);
     else request.writeUVarInt(0);
-    request
-      .writeUVarIntString(null)
-      .writeUVarInt(isFirst ? 1 : 0)
-      .writeInt8(NO_TAGS);
+    request.writeUVarIntString(null);
+    const owned = isFirst ? [] : this.#owned;
+    this.#owned = undefined;
+    request.writeUVarInt(owned === undefined ? 0 : owned.length + 1);
+    for (const { topicId, partitions } of owned ?? []) {
+      for (const word of topicId) request.writeInt32(word);
+      request.writeUVarInt(partitions.length + 1);
+      for (const partition of partitions) request.writeInt32(partition);
+      request.writeInt8(NO_TAGS);
+    }
+    request.writeInt8(NO_TAGS);
     const response = await this.#answer(request);
     response.readInt32();
     const code = response.readInt16();
@@ -120,13 +134,13 @@ export class ModernConsumer implements AsyncDisposable {
     this.#epoch = epoch;
     const [hasAssignment] = response.readBytes(1);
     if (hasAssignment !== 1) return;
-    const counts = response.readUVarIntArray((topic) => {
-      topic.readBytes(16);
+    const assigned = response.readUVarIntArray((topic) => {
+      const topicId = Array.from({ length: UUID_WORDS }, () => topic.readInt32());
       const partitions = topic.readUVarIntArray(() => topic.readInt32()) ?? [];
       topic.readTaggedFields();
-      return partitions.length;
+      return { topicId, partitions };
     });
-    this.assigned = counts?.reduce((sum, count) => sum + count, 0) ?? 0;
+    this.#owned = assigned ?? [];
   }
 
   #request({ key, version }: { readonly key: number; readonly version: number }): Encoder {
