@@ -11,6 +11,7 @@ import type { Variable } from '../../src/config/variables.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
+import { REFUSAL_STATUSES } from '../../src/http/ledger-issuer.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { SUITES } from '../../test/integration/suites.ts';
 import { cell, list, pageOf, table } from './markdown.ts';
@@ -257,7 +258,10 @@ function meanings(): ReadonlyMap<string, string> {
 
 // --- error codes
 
-/** The HTTP statuses of codes: those in the API's sources, and 503 for reasons why a worker does not serve. */
+/**
+ * The HTTP statuses of codes: those in the API's sources, those of what the ledger decides, and 503 for reasons why a
+ * worker does not serve.
+ */
 function statuses(): ReadonlyMap<string, string> {
   const sources = readdirSync(HTTP_ROOM).map((name) => readFileSync(join(HTTP_ROOM, name), 'utf8'));
   const given = sources.flatMap((source) =>
@@ -265,7 +269,8 @@ function statuses(): ReadonlyMap<string, string> {
       ([, status = '', code = '']) => [code, status] as const,
     ),
   );
-  return new Map([...[...GATE_REASONS, 'OVERLOADED'].map((code) => [code, '503'] as const), ...given]);
+  const refusals = Object.entries(REFUSAL_STATUSES).map(([code, [status]]) => [code, `${status}`] as const);
+  return new Map([...[...GATE_REASONS, 'OVERLOADED'].map((code) => [code, '503'] as const), ...given, ...refusals]);
 }
 
 function errorCodes(): string {

@@ -17,9 +17,9 @@ const SEQUENCE_RIGHT = /^sequences:(?:[A-Za-z0-9._/-]{1,64}|[A-Za-z0-9._/-]{0,63
 const NAME = /^[a-z0-9-]{1,64}$/;
 /** The syntax of a bearer token (RFC 6750). */
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
-const MIN_LENGTH = 16;
-const MAX_LENGTH = 512;
-const MAX_TOKENS = 1_000;
+const MIN_TOKEN_CHARS = 16;
+export const MAX_TOKEN_CHARS = 512;
+export const MAX_TOKENS = 1_000;
 /** The names that metrics use for callers without a token. */
 const TAKEN_NAMES: readonly string[] = ['anonymous', 'mtls'];
 
@@ -38,8 +38,8 @@ export function parseApiTokens(text: string): readonly ApiToken[] {
     if (!NAME.test(name)) throw refuse('must be name:token, with a name of a-z, 0-9 and -');
     if (TAKEN_NAMES.includes(name)) throw refuse(`has the name '${name}', which is reserved for metrics`);
     if (!TOKEN.test(token)) throw refuse('has a token with characters other than letters, digits and . _ ~ + / - =');
-    if (token.length < MIN_LENGTH || token.length > MAX_LENGTH) {
-      throw refuse(`must have a token of ${MIN_LENGTH} to ${MAX_LENGTH} characters`);
+    if (token.length < MIN_TOKEN_CHARS || token.length > MAX_TOKEN_CHARS) {
+      throw refuse(`must have a token of ${MIN_TOKEN_CHARS} to ${MAX_TOKEN_CHARS} characters`);
     }
     const rights = [...new Set(words)].sort().filter(isRight);
     if (!words.every(isRight))

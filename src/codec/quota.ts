@@ -9,7 +9,7 @@ export interface Quota {
   readonly replyBytesPerSecond?: number | undefined;
 }
 
-const MAX_QUOTAS = 1_000;
+export const MAX_QUOTAS = 1_000;
 const PREFIX = /^[A-Za-z0-9._-]{1,249}$/;
 const RATE = /^[1-9][0-9]{0,11}$/;
 /** An ID that is listed in a reply takes so many bytes at most, and everything else in a reply so many. */

@@ -40,7 +40,7 @@ const NEST_ERROR = 'kafka_nest-err';
 const TRACEPARENT = 'traceparent';
 const TRACESTATE = 'tracestate';
 /** A longer trace header is not copied, so that it can't make replies large. */
-const MAX_TRACE_BYTES = 1024;
+export const MAX_TRACE_BYTES = 1024;
 
 /** Four fields with the longest labels take less. */
 const MAX_LAYOUT_BYTES = 512;

@@ -55,7 +55,7 @@ export interface LedgerStatement extends SequencePosition, Statement {
 
 export type SequenceEntry = LedgerNumbers | LedgerStatement;
 
-const MAX_FORMAT_CHARS = 64;
+export const MAX_FORMAT_CHARS = 64;
 
 /**
  * The header of a statement: JSON with its edition, and `first` and `loss` where it has them, as in

@@ -39,7 +39,7 @@ export interface ApiOptions extends IdRoutesOptions {
   readonly onError: (error: unknown, requestId: string) => void;
 }
 
-const MAX_BODY_BYTES = 1_024;
+export const MAX_BODY_BYTES = 1_024;
 const OPENAPI = '/api/v1/openapi.json';
 const DOCS = '/docs';
 const OTHER_ROUTE = 'other';

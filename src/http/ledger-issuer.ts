@@ -62,7 +62,7 @@ const MUCH_LATER = 60;
  * How the workers' refusals are reported: the status, and the seconds after which a retry may succeed if the refusal
  * does not name them.
  */
-const REFUSALS: Partial<Record<ErrorCode, readonly [status: number, retryAfterSeconds?: number]>> = {
+export const REFUSAL_STATUSES: Partial<Record<ErrorCode, readonly [status: number, retryAfterSeconds?: number]>> = {
   MALFORMED_REQUEST: [400],
   INVALID_COUNT: [400],
   UNKNOWN_SEQUENCE: [404],
@@ -153,7 +153,7 @@ export class LedgerIssuer {
 
 /** A code without a row is not the caller's: the other workers can't be understood, or can't serve anyone. */
 function problemOf({ code, message, retryable, retryAfterMs }: IdallocError): Problem {
-  const [status, usualSeconds] = REFUSALS[code] ?? (retryable ? [503, LATER] : [502]);
+  const [status, usualSeconds] = REFUSAL_STATUSES[code] ?? (retryable ? [503, LATER] : [502]);
   const retryAfterSeconds = retryAfterMs === undefined ? usualSeconds : Math.max(SOON, Math.ceil(retryAfterMs / 1_000));
   return new Problem(status, inWordsOfHttp(code, message), {
     code,

@@ -281,8 +281,14 @@ function responses(): OpenApiDocument['components']['responses'] {
       'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of waits or connections; or the address had too many 401 or documents',
       retryAfter,
     ),
-    _503: problem('OVERLOADED, the reason why the gate is closed, or why no worker can be asked', retryAfter),
-    _504: problem('NO_REPLY: no worker has answered in time. With the same key, ask again', retryAfter),
+    _503: problem(
+      'OVERLOADED, the reason why the gate is closed, or why no worker can decide now: KAFKA_UNAVAILABLE, STOPPING, OVERTAKEN; until an operator acts: SEQUENCE_STOPPED, TOPIC_INVALID, CONFIG_INVALID',
+      retryAfter,
+    ),
+    _504: problem(
+      'NO_REPLY or EXPIRED: no worker has answered, or read the request, in time. With the same key, ask again',
+      retryAfter,
+    ),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 421, 431, 500, 501, 502'),
   };
 }

@@ -7,7 +7,7 @@ import { type ErrorCode, IdallocError } from '../errors.ts';
 import { headerValues, malformed, Problem } from './problem.ts';
 
 const KEY = 'idempotency-key';
-const MAX_KEY_BYTES = 255;
+export const MAX_KEY_BYTES = 255;
 /** What the codec throws for a request that the caller must change. */
 const REFUSED: readonly ErrorCode[] = ['INVALID_ID', 'CONFIG_INVALID', 'MALFORMED_REQUEST'];
 const PREFIXED: FormName = 'prefixed';

@@ -24,7 +24,7 @@ export interface ServerOptions {
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** Request line and headers together; more is a 431. */
-const MAX_HEADER_BYTES = 8_192;
+export const MAX_HEADER_BYTES = 8_192;
 /** Longer than the usual 60 s of load balancers, so that they, not we, close idle connections. */
 const KEEP_ALIVE_MS = 65_000;
 /** Inactivity after which a connection with a response in progress is closed. */

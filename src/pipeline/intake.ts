@@ -97,7 +97,7 @@ export function hasTwins(part: readonly Accepted[]): boolean {
  * Twice the longest value. What has more is headers, of which a few hundred compressed bytes can be a megabyte: it is
  * not looked at, and no copy of it is made.
  */
-const MAX_RECORD_BYTES = 2 * MAX_REQUEST_BYTES;
+export const MAX_RECORD_BYTES = 2 * MAX_REQUEST_BYTES;
 const TOO_LONG = `the record has more than ${MAX_RECORD_BYTES} bytes, headers included`;
 
 /** Whether a record is too long to be a request, whatever it has. */

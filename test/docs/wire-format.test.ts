@@ -11,7 +11,14 @@ import { crc64Avro, HEADER_BYTES } from '../../src/codec/framing.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { nestReplyTopic } from '../../src/codec/reply-policy.ts';
-import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
+import {
+  ANSWERED_BEFORE,
+  BULK,
+  DEFAULT_HEADER_NAMES,
+  FIRST_SENT,
+  HOPS,
+  ORIGIN,
+} from '../../src/codec/request-headers.ts';
 import { KAFKA_VARIABLES } from '../../src/config/variables.ts';
 import { BATCH, CORRELATION_ID } from '../codec/samples.ts';
 import { ROOT, readPage } from '../support/docs.ts';
@@ -57,7 +64,8 @@ describe('the page of the wire format', () => {
   });
 
   test('has every header that a request and a reply can have', () => {
-    for (const header of Object.values(DEFAULT_HEADER_NAMES)) expect(PAGE).toContain(`\`${header}\``);
+    const headers = [...Object.values(DEFAULT_HEADER_NAMES), FIRST_SENT, ORIGIN, HOPS, BULK, ANSWERED_BEFORE];
+    for (const header of headers) expect(PAGE).toContain(`\`${header}\``);
   });
 });
 
@@ -109,7 +117,7 @@ describe('the AsyncAPI document', () => {
     const { replayed, layout, retryAfterMs } = DEFAULT_HEADER_NAMES;
     const trace = ['traceparent', 'tracestate'];
     expect(Object.keys(IdRequest.headers.properties).sort()).toEqual(
-      [correlationId, replyTopic, replyPartition, count, requestId, sequence, ...trace].sort(),
+      [correlationId, replyTopic, replyPartition, count, requestId, sequence, FIRST_SENT, ...trace].sort(),
     );
     expect(Object.keys(IdReply.headers.properties).sort()).toEqual(
       [correlationId, requestId, replayed, layout, retryAfterMs, ...trace].sort(),

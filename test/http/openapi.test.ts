@@ -4,6 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, describe, expect, test } from 'vitest';
 import { presetLayout } from '../../src/core/presets.ts';
 import { docsPage } from '../../src/http/docs-page.ts';
+import { REFUSAL_STATUSES } from '../../src/http/ledger-issuer.ts';
 import { openApiDocument } from '../../src/http/openapi.ts';
 import { ApiStage } from '../support/api-stage.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';
@@ -42,6 +43,12 @@ describe('the OpenAPI document', () => {
         const { statusCode } = await app.inject({ method, url: path.replace(/\{(id|name)\}/, '7') });
         expect(`${method} ${path} ${statusCode === 405}`).toBe(`${method} ${path} ${!(method.toLowerCase() in item)}`);
       }
+    }
+  });
+
+  test('names each code that a worker refuses with, under its status', () => {
+    for (const [code, [status]] of Object.entries(REFUSAL_STATUSES)) {
+      expect(document.components.responses[`_${status}`].description).toMatch(new RegExp(`\\b${code}\\b`));
     }
   });
 

@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
@@ -16,6 +17,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
+import { readPage } from '../support/docs.ts';
 import { PackedProjects } from '../support/packed-projects.ts';
 import { Page } from '../support/page.ts';
 import { Realm } from '../support/realm.ts';
@@ -53,7 +55,9 @@ beforeAll(async () => {
   for (const dir of [copied, `${root}/etc/systemd/system`]) mkdirSync(dir, { recursive: true });
   using projects = await PackedProjects.build();
   const tarball = projects.packed.find(({ name }) => name === 'idalloc')?.tarball ?? '';
-  copyFileSync(tarball, join(copied, basename(tarball)));
+  const [, named] = readPage('docs/operations/install.md').match(/^Copy `dist\/packages\/(\S+)` /m) ?? [];
+  await bash(`cp ${dirname(tarball)}/${named} .`);
+  expect(readdirSync(copied)).toEqual([basename(tarball)]);
   const unit = readFileSync(join(UNITS, 'idalloc.service'), 'utf8').replace('/usr/bin/node', process.execPath);
   writeFileSync(join(copied, 'idalloc.service'), here(unit));
   writeFileSync(join(copied, 'secrets.conf'), here(readFileSync(join(UNITS, 'secrets.conf'), 'utf8')));

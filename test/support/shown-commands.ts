@@ -130,7 +130,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
   [
-    'npm install --prefix /opt/idalloc --omit=peer --ignore-scripts --no-audit --no-fund ./idalloc-*.tgz',
+    'npm install --prefix /opt/idalloc --omit=peer --ignore-scripts --no-audit --no-fund ./idalloc-[0-9]*.tgz',
     { file: 'test/integration/install.test.ts', by: 'npm install --prefix /opt/idalloc' },
   ],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],

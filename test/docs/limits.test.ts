@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { MAX_TOKEN_CHARS, MAX_TOKENS } from '../../src/codec/api-tokens.ts';
+import { MAX_BATCH_COUNT } from '../../src/codec/id-batch.ts';
+import { MAX_REQUEST_BYTES } from '../../src/codec/id-request.ts';
+import { MAX_POOL } from '../../src/codec/namespace-values.ts';
+import { MAX_QUOTAS } from '../../src/codec/quota.ts';
+import { MAX_ID_BYTES } from '../../src/codec/request-checks.ts';
+import { MAX_TRACE_BYTES } from '../../src/codec/request-headers.ts';
+import { MAX_FORMAT_CHARS } from '../../src/codec/sequence-entry.ts';
+import { MAX_BODY_BYTES } from '../../src/http/api.ts';
+import { MAX_NUMBERS } from '../../src/http/id-routes.ts';
+import { MAX_KEY_BYTES } from '../../src/http/parameters.ts';
+import { MAX_URL_LENGTH } from '../../src/http/problem.ts';
+import { MAX_HEADER_BYTES } from '../../src/http/server.ts';
+import { MAX_DECOMPRESSED_BYTES } from '../../src/kafka/records/codecs.ts';
+import { MAX_HEADERS } from '../../src/kafka/records/fetched-record.ts';
+import { MAX_RECORD_BYTES } from '../../src/pipeline/intake.ts';
+import { readPage } from '../support/docs.ts';
+
+/** The bound that the code has for each row of the table. */
+const BOUNDS: Readonly<Record<string, number>> = {
+  'IDs in a batch': MAX_BATCH_COUNT,
+  "bytes of a request's value": MAX_REQUEST_BYTES,
+  "bytes of a request's record, decompressed": MAX_RECORD_BYTES,
+  'bytes of a record batch, decompressed': MAX_DECOMPRESSED_BYTES,
+  'headers of a record': MAX_HEADERS,
+  'bytes of a correlation ID or request ID': MAX_ID_BYTES,
+  'bytes of a trace header': MAX_TRACE_BYTES,
+  "characters of a sequence's format": MAX_FORMAT_CHARS,
+  'worker IDs in a pool': MAX_POOL,
+  quotas: MAX_QUOTAS,
+  'tokens of the HTTP API': MAX_TOKENS,
+  'characters of a token': MAX_TOKEN_CHARS,
+  'numbers in a request over HTTP': MAX_NUMBERS,
+  'bytes of an `Idempotency-Key`': MAX_KEY_BYTES,
+  'characters of a URL': MAX_URL_LENGTH,
+  'bytes of a request line with headers': MAX_HEADER_BYTES,
+  'bytes of a body': MAX_BODY_BYTES,
+};
+
+test('the sizes on the page of limits are those of the code', () => {
+  const page = readPage('docs/reference/limits.md');
+  const [, sizes = ''] =
+    page
+      .split('\n## ')
+      .find((section) => section.startsWith('Sizes'))
+      ?.split('Sizes') ?? [];
+  const rows = [...sizes.matchAll(/^\| ([^|]+) \| ([\d,]+) \|/gm)];
+  const shown = Object.fromEntries(rows.map(([, what = '', most = '']) => [what, Number(most.replaceAll(',', ''))]));
+  expect(shown).toEqual(BOUNDS);
+});
