@@ -71,7 +71,7 @@ function node() {
 }
 
 async function npmCi() {
-  progress.step('installing dependencies (npm ci)');
+  progress.step('installing dependencies (npm ci; it takes a minute or two, once)');
   const npmScript = process.env.npm_execpath;
   const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
   // Standard output stays clean, since with --json a program reads it.

@@ -165,7 +165,7 @@ function argumentText(argument: Argument): string {
 }
 
 /** On each page that shows calls of idalloc. */
-const IN_CHECKOUT = 'In a checkout, `idalloc` is `npm run idalloc --`.';
+const IN_CHECKOUT = 'In a checkout, `idalloc` is `bin/idalloc`.';
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */

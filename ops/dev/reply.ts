@@ -64,24 +64,45 @@ export function commandVariables(env: NodeJS.ProcessEnv): Record<string, string>
   return Object.fromEntries(NEEDED.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])));
 }
 
-/** Commands to try next; `env` is the worker's, `found` says whether `npm run idalloc` finds its servers by itself. */
+function exportLine(env: NodeJS.ProcessEnv): string {
+  const variables = Object.entries(commandVariables(env)).map(([name, value]) => `${name}=${value}`);
+  return `  export ${variables.join(' ')}`;
+}
+
+/** What to do without a worker; `found` says whether `bin/idalloc` finds the servers by itself. */
+export function presentServers(env: NodeJS.ProcessEnv, found: boolean): string {
+  return [
+    '',
+    'Kafka, etcd and the topics are there, and no worker: requests wait in Kafka until one starts.',
+    ...(found ? [] : ['In another terminal, in this directory:', exportLine(env)]),
+    'Practise a replay:  bin/idalloc replay --help',
+    'Start a worker:     npm start, in another terminal',
+    ...(found ? ['For programs elsewhere:', exportLine(env)] : []),
+    '',
+    'Serving until Ctrl-C.',
+  ].join('\n');
+}
+
+/** Commands to try next; `env` is the worker's, `found` says whether `bin/idalloc` finds its servers by itself. */
 export function presentNextSteps(
   env: NodeJS.ProcessEnv,
   { opsUrl, apiUrl }: { readonly opsUrl: string; readonly apiUrl: string | undefined },
   { logFile, firstId, found }: { readonly logFile: string; readonly firstId: string; readonly found: boolean },
 ): string {
-  const variables = Object.entries(commandVariables(env)).map(([name, value]) => `${name}=${value}`);
-  const paste = `  export ${variables.join(' ')}`;
+  const paste = exportLine(env);
   return [
     ...(found
       ? ['In another terminal, in this directory; it finds these servers by itself:']
       : ['In another terminal, in this directory:', paste]),
-    '  npm run idalloc -- request --count 3 --correlation-id first-try',
-    '  npm run idalloc -- topics init --reply-topic id.replies.orders',
-    `  npm run idalloc -- decode ${firstId}`,
-    '  npm run idalloc -- --help',
+    '  bin/idalloc request --count 3 --correlation-id first-try',
+    '  bin/idalloc topics init --reply-topic id.replies.orders',
+    `  bin/idalloc decode ${firstId}`,
+    '  bin/idalloc --help',
     ...(found ? ['For programs elsewhere:', paste] : []),
-    ...(apiUrl === undefined ? [] : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`]),
+    ...(apiUrl === undefined
+      ? []
+      : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`, `API, to read:    ${apiUrl}/docs`]),
+    `Status page:     ${opsUrl}/`,
     `Health:          curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
     `Worker's log:    ${logFile}`,
     'One more worker: npm start, in another terminal',

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { join, relative } from 'node:path';
 import { withCluster } from '../../src/cli/kafka-session.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
@@ -6,7 +7,7 @@ import { lastLines } from './child.ts';
 import { isAlarming, readableLine } from './log-line.ts';
 import { ROOT, STATE_DIR } from './paths.ts';
 import { progress } from './progress.mjs';
-import { commandVariables, parseReply, presentNextSteps, presentReply } from './reply.ts';
+import { commandVariables, parseReply, presentNextSteps, presentReply, presentServers } from './reply.ts';
 import { run } from './run.ts';
 import { openServers, type Servers } from './servers.ts';
 import { claimSlot, follow, startWorker, type WorkerProcess } from './worker-process.ts';
@@ -24,6 +25,8 @@ export interface Options {
   readonly once: boolean;
   /** Standard output has only the reply. */
   readonly json: boolean;
+  /** Only the servers and the topics. */
+  readonly withoutWorker: boolean;
   /** The reply was already printed. */
   readonly quiet?: boolean;
 }
@@ -45,7 +48,8 @@ export async function serve(options: Options, onAnswer: () => void, stop: AbortS
   const signal = AbortSignal.any([stop, lost.signal]);
   try {
     const worker = await startOne(options, servers, cleanup, grace, signal);
-    await firstReply(options, worker, onAnswer, signal);
+    if (worker.process === undefined) await withoutWorker(worker.env, onAnswer, signal);
+    else await firstReply(options, worker.process, worker.env, onAnswer, signal);
   } catch (error) {
     if (servers.shared && !stop.aborted && !lost.signal.aborted) await noticed(lost.signal);
     if (lost.signal.aborted && !stop.aborted) throw lost.signal.reason;
@@ -54,11 +58,12 @@ export async function serve(options: Options, onAnswer: () => void, stop: AbortS
 }
 
 interface Running {
-  readonly process: WorkerProcess;
+  /** Absent without a worker. */
+  readonly process?: WorkerProcess;
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** The topics, and a worker in its own slot. */
+/** The topics, and a worker in its own slot, unless none is wanted. */
 async function startOne(
   options: Options,
   servers: Servers,
@@ -72,6 +77,11 @@ async function startOne(
   const env = workerEnv({ env: process.env, ...servers, stateDir: STATE_DIR, slot: slot.number, brokerCount });
   progress.step('creating the topics');
   await idalloc(['topics', 'init'], env, signal);
+  if (options.withoutWorker) {
+    servers.offer(commandVariables(env));
+    cleanup.defer(() => servers.retire());
+    return { env };
+  }
   progress.step('topics exist; starting a worker');
   const logFile = join(STATE_DIR, `worker-${slot.number}.log`);
   const dir = join(STATE_DIR, `worker-${slot.number}`);
@@ -84,20 +94,39 @@ async function startOne(
   return { process: worker, env };
 }
 
-async function firstReply(options: Options, worker: Running, onAnswer: () => void, signal: AbortSignal): Promise<void> {
-  const answer = parseReply(await idalloc(['request', '--json', '--count', String(FIRST_COUNT)], worker.env, signal));
+async function withoutWorker(env: NodeJS.ProcessEnv, onAnswer: () => void, signal: AbortSignal): Promise<never> {
+  progress.settle();
+  process.stdout.write(`${presentServers(env, areFound())}\n`);
+  onAnswer();
+  await untilAborted(signal);
+  throw signal.reason;
+}
+
+/** Whether a command finds the servers by itself. */
+function areFound(): boolean {
+  return !process.env.KAFKA_BROKERS || !process.env.ETCD_ENDPOINTS;
+}
+
+async function firstReply(
+  options: Options,
+  worker: WorkerProcess,
+  env: NodeJS.ProcessEnv,
+  onAnswer: () => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const answer = parseReply(await idalloc(['request', '--json', '--count', String(FIRST_COUNT)], env, signal));
   progress.say('answered');
   progress.settle();
   if (!options.quiet) process.stdout.write(options.json ? `${answer.line}\n` : `\n${presentReply(answer.reply)}\n\n`);
   onAnswer();
   if (options.once) return;
-  const { logFile } = worker.process;
   const firstId = answer.reply.ids[0]?.value_string ?? '';
-  const found = !process.env.KAFKA_BROKERS || !process.env.ETCD_ENDPOINTS;
-  const shown = { logFile: relative(process.cwd(), logFile), firstId, found };
-  const next = presentNextSteps(worker.env, worker.process, shown);
+  const shown = { logFile: relative(process.cwd(), worker.logFile), firstId, found: areFound() };
+  const next = presentNextSteps(env, worker, shown);
   (options.json ? process.stderr : process.stdout).write(`${next}\n`);
-  await untilAborted(worker.process, signal);
+  const how = await Promise.race([untilAborted(signal), worker.exited]);
+  signal.throwIfAborted();
+  throw new Error(`the worker exited: ${how}${lastLines(worker.logFile)}`);
 }
 
 /** Runs a command of idalloc and returns what it prints. */
@@ -140,15 +169,8 @@ function showLog({ json }: Options): (line: string) => void {
   };
 }
 
-/** Rejects with the reason of the abort, or with the exit of the worker. */
-async function untilAborted(worker: WorkerProcess, signal: AbortSignal): Promise<never> {
-  const aborted = new Promise<undefined>((resolve) => {
-    if (signal.aborted) resolve(undefined);
-    signal.addEventListener('abort', () => resolve(undefined));
-  });
-  const how = await Promise.race([aborted, worker.exited]);
-  signal.throwIfAborted();
-  throw new Error(`the worker exited: ${how}${lastLines(worker.logFile)}`);
+async function untilAborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort');
 }
 
 function noticed(signal: AbortSignal): Promise<void> {

@@ -20,7 +20,7 @@ export interface Servers {
   readonly shared: boolean;
   /** Resolves with the reason when a server, or the process that runs it, ends. */
   readonly ended: Promise<string>;
-  /** Tells `npm run idalloc` the variables with which its commands use these servers, if this process runs them. */
+  /** Tells `bin/idalloc` the variables with which its commands use these servers, if this process runs them. */
   offer(commands: Readonly<Record<string, string>>): void;
   /** Keeps other processes from joining. Call it before stopping the worker and then the servers. */
   retire(): void;

@@ -3,14 +3,21 @@ import { progress } from './progress.mjs';
 import { type Options, ServersGone, serve } from './serve.ts';
 import { stopSignal } from './stop-signal.ts';
 
-const USAGE = `npm start [-- --once] [--json]
+const USAGE = `npm start [-- --once] [--json] [--no-worker]
 
 Runs idalloc on this machine: Kafka and etcd (or those of KAFKA_BROKERS and ETCD_ENDPOINTS), the topics, a worker, and
 one real request over Kafka. Serves until Ctrl-C, and keeps its data in .idalloc/dev.
 
   --once   exit after the first reply
   --json   print only the reply on standard output, as one line; everything else goes to standard error
+  --no-worker
+           only the servers and the topics: to practise a replay, or to run a worker of your own
   --help   this text
+
+Examples:
+  npm start
+  npm start -- --once --json | jq -r .ids[0].value_string
+  npm start -- --no-worker
 
 Kafka and etcd run in containers if an engine has or can pull their images, else as child processes with Java, Maven and Go;
 as root on Debian, those are installed if they are missing (IDALLOC_NO_INSTALL=1 prevents that). IDALLOC_SERVERS=containers
@@ -22,8 +29,13 @@ const MAX_TAKEOVERS = 100;
 
 function parseOptions(): Options | undefined {
   const flag = { type: 'boolean', default: false } as const;
-  const { values } = parseArgs({ options: { once: flag, json: flag, help: { ...flag, short: 'h' } } });
-  return values.help ? undefined : values;
+  const { values } = parseArgs({
+    options: { once: flag, json: flag, 'no-worker': flag, help: { ...flag, short: 'h' } },
+  });
+  const { once, json, help, 'no-worker': withoutWorker } = values;
+  if (withoutWorker && (once || json))
+    throw new Error('--no-worker sends no request, so it goes with neither --once nor --json');
+  return help ? undefined : { once, json, withoutWorker };
 }
 
 /**

@@ -60,12 +60,12 @@ const LISTED = [...ELSEWHERE.keys(), ...HELP_ONLY, ...UNTESTED.keys()];
  * keys.
  */
 const CALLS = MENTIONED.flatMap(({ page, command }) => {
-  const [, args] = /^(?:npm run idalloc -- |idalloc )(?!ready\b|form )(.+)$/.exec(command) ?? [];
+  const [, args] = /^(?:bin\/)?idalloc (?!ready\b|form )(.+)$/.exec(command) ?? [];
   return args === undefined ? [] : [{ page, args }];
 });
 
 /** What a page tells those who have a checkout, once. */
-const IN_CHECKOUT = 'In a checkout, `idalloc` is `npm run idalloc --`.';
+const IN_CHECKOUT = 'In a checkout, `idalloc` is `bin/idalloc`.';
 /** Pages that only mention a command, and that nobody works through. */
 const IN_PASSING = new Set(['docs/glossary.md', 'docs/internals/reach-by-time.md']);
 const isCall = (command: string) => /^idalloc (?!ready\b|form )/.test(command);

@@ -82,7 +82,7 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
     },
   },
   'docs/how-to/command-line.md': {
-    'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
+    'bin/idalloc request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
     'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
     'idalloc trace 117661231645038394': tracing,
     'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
@@ -204,7 +204,7 @@ function words(command: string): string[] {
 }
 
 async function run({ command, output }: ShownCommand, scene: Scene): Promise<Outcome> {
-  const [program, ...rest] = words(command.replace(/^npm run idalloc -- /, 'idalloc '));
+  const [program, ...rest] = words(command.replace(/^bin\/idalloc /, 'idalloc '));
   if (program === 'curl') return { code: 0, text: await curl(rest, worker) };
   if (program !== 'idalloc')
     throw new Error(

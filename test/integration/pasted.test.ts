@@ -27,7 +27,7 @@ const IDS = /^ *\d{15,19}\b.*$/gm;
 /** Each block of it is pasted into a new terminal in the checkout. */
 const LANGUAGES = 'docs/how-to/languages.md';
 /** What the page tells those who have a checkout. */
-const IDALLOC = 'idalloc() { npm run --silent idalloc -- "$@"; };';
+const IDALLOC = 'PATH="$PWD/bin:$PATH"';
 /** What its blocks need, by the folder of the example. */
 const TOOLS: Readonly<Record<string, () => Promise<Tool>>> = {
   python: pythonEnvironment,
@@ -137,7 +137,7 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     const page = blockCommands(readPage('docs/how-to/sequences.md')).map(({ command }) => command);
     const create = page.find((command) => command.startsWith('idalloc sequence create')) ?? '';
     const take = page.find((command) => command.startsWith('curl')) ?? '';
-    const created = await checkout.paste(create.replace('idalloc', 'npm run idalloc --'), checkout.dir);
+    const created = await checkout.paste(create.replace('idalloc', 'bin/idalloc'), checkout.dir);
     expect(created).toMatchObject({ code: 0 });
     expect(JSON.parse((await checkout.paste(take, checkout.dir)).stdout)).toMatchObject({ numbers: ['INV-000001'] });
   });
@@ -188,9 +188,18 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     for (const address of [':8081/api', ':9465/readyz']) expect(second).toContain(address);
   });
 
+  test('npm start without a worker leaves one request waiting until a worker starts', async () => {
+    await checkout.stop();
+    expect(await checkout.start('--no-worker')).toMatch(/no worker: requests wait in Kafka/);
+    const request = 'bin/idalloc request --correlation-id waited --timeout-ms 120000';
+    const [waited] = await Promise.all([checkout.paste(request, checkout.dir), checkout.start()]);
+    expect(waited).toMatchObject({ code: 0, stdout: expect.stringMatching(/\d{15,19}/) });
+    await checkout.stop();
+  });
+
   test('when npm start has ended, a command says so', async () => {
     await checkout.stop();
-    const { code, stderr } = await checkout.paste('npm run idalloc -- request', checkout.dir);
+    const { code, stderr } = await checkout.paste('bin/idalloc request', checkout.dir);
     expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('run `npm start`') });
   });
 });

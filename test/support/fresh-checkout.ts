@@ -52,9 +52,11 @@ export class FreshCheckout implements AsyncDisposable {
   }
 
   /** `npm start` in a terminal of its own, when it serves; the result is what it printed. */
-  async start(): Promise<string> {
+  async start(...options: readonly string[]): Promise<string> {
     const [first] = this.#starts;
-    const [command, ...args] = first ? this.#beside(first, 'exec npm start') : ['unshare', ...OWN_NETWORK, ONLINE];
+    const start = ['exec npm start --', ...options].join(' ');
+    const alone = ['unshare', ...OWN_NETWORK, `ip link set lo up && ${start}`] as const;
+    const [command, ...args] = first ? this.#beside(first, start) : alone;
     const child = spawn(command, args, { cwd: this.dir, env: this.#env() });
     this.#starts.push(child);
     let printed = '';
@@ -126,5 +128,3 @@ export class FreshCheckout implements AsyncDisposable {
     };
   }
 }
-
-const ONLINE = 'ip link set lo up && exec npm start';
