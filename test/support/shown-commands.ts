@@ -75,6 +75,7 @@ const IMAGES = 'test/integration/testcontainers.test.ts';
 export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm start', { file: '.ci/run', by: 'npm start -- ' }],
   ['npm start -- --once --json', { file: '.ci/run', by: 'npm start -- --once --json' }],
+  ['npm start -- --no-worker', { file: 'test/integration/pasted.test.ts', by: "checkout.start('--no-worker')" }],
   ['npm test', { file: '.ci/run', by: '"$SHORT_LIMIT" npm test' }],
   ['npm run test:full', { file: '.ci/run', by: '"$LONG_LIMIT" npm run test:full' }],
   ['npm run sim -- --seeds 200', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
