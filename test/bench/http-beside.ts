@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { closedLoop } from './closed-loop.ts';
 import { HttpLane } from './http-lane.ts';
-import { cpuMsOf } from './running.ts';
+import { fineCpuMsOf } from './running.ts';
 import { type Spread, spreadOf } from './spread.ts';
 import { median } from './stage.ts';
 
@@ -34,7 +34,10 @@ interface Contender {
 interface Figures {
   readonly perSecond: number;
   readonly p99Ms: number;
-  /** Processor time of the server for a request, which other load on the machine changes less than the rate. */
+  /**
+   * Processor time of the server for a request, which other load on the machine changes less than the rate; NaN if the
+   * system does not report it.
+   */
   readonly cpuUs: number;
 }
 
@@ -42,7 +45,8 @@ interface Figures {
 export interface Beside extends Shape {
   readonly rate: Spread;
   readonly p99: Spread;
-  readonly cpu: Spread;
+  /** Undefined if the system does not report processor times. */
+  readonly cpu: Spread | undefined;
   readonly first: Figures;
   readonly second: Figures;
 }
@@ -51,7 +55,7 @@ async function figuresOf({ url, pid, more }: Contender, { method, path, connecti
   using stack = new DisposableStack();
   const lanes: HttpLane[] = [];
   for (let i = 0; i < connections; i += 1) lanes.push(stack.use(await HttpLane.open(url, method, path)));
-  const [beforeMs, free] = [cpuMsOf(pid), [...lanes]];
+  const [beforeMs, free] = [fineCpuMsOf(pid), [...lanes]];
   let asked = 0;
   const { perSecond, p99Ms } = await closedLoop(
     async () => {
@@ -63,7 +67,7 @@ async function figuresOf({ url, pid, more }: Contender, { method, path, connecti
     connections,
     seconds,
   );
-  return { perSecond, p99Ms, cpuUs: (1_000 * (cpuMsOf(pid) - beforeMs)) / asked };
+  return { perSecond, p99Ms, cpuUs: (1_000 * (fineCpuMsOf(pid) - beforeMs)) / asked };
 }
 
 /** The worker beside Fastify alone. */
@@ -123,6 +127,7 @@ function resultOf(shape: Shape, pairs: readonly Pair[]): Beside {
     const middle = (name: keyof Figures) => Number(median(pairs.map((pair) => pair[server][name])).toFixed(2));
     return { perSecond: Math.round(middle('perSecond')), p99Ms: middle('p99Ms'), cpuUs: middle('cpuUs') };
   };
-  const ratios = { rate: spread('perSecond'), p99: spread('p99Ms'), cpu: spread('cpuUs') };
+  const hasCpu = pairs.every(({ first, second }) => first.cpuUs > 0 && second.cpuUs > 0);
+  const ratios = { rate: spread('perSecond'), p99: spread('p99Ms'), cpu: hasCpu ? spread('cpuUs') : undefined };
   return { ...shape, ...ratios, first: of('first'), second: of('second') };
 }

@@ -4,8 +4,8 @@ import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
 import { SUITE } from '../support/servers.ts';
 import { type Beside, besideBare, keysBesideNone } from './http-beside.ts';
-import { optionsOf } from './options.ts';
-import type { Spread } from './spread.ts';
+import { optionsOf, refuse } from './options.ts';
+import { MOST_PAIRS, type Spread } from './spread.ts';
 
 /**
  * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests
@@ -24,6 +24,8 @@ const values = optionsOf(
   },
 );
 const { count, connections, rounds, seconds } = values;
+if (!(rounds >= 1 && rounds <= MOST_PAIRS)) refuse(`--rounds must be from 1 to ${MOST_PAIRS}`);
+if (!(seconds > 0)) refuse('--seconds must be above 0');
 const say = (line: string) => process.stderr.write(`${line}\n`);
 /** IDs per request and number of requests, chosen so that each row takes a few seconds. */
 const SIZES = [
@@ -58,7 +60,8 @@ function lineOf(first: string, second: string, beside: Beside): string {
   const { method, path, connections, rate, p99, cpu, first: own, second: base } = beside;
   return (
     `${method} ${path}, ${connections} connections, ${first}: ${own.perSecond} requests/s, ${ratio(rate)} times ${second}; ` +
-    `p99 ${own.p99Ms} ms, ${ratio(p99)} times; ${own.cpuUs} us of processor time, ${ratio(cpu)} times ${base.cpuUs}`
+    `p99 ${own.p99Ms} ms, ${ratio(p99)} times` +
+    (cpu === undefined ? '' : `; ${own.cpuUs} us of processor time, ${ratio(cpu)} times ${base.cpuUs}`)
   );
 }
 

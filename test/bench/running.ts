@@ -46,20 +46,14 @@ export class Running implements AsyncDisposable {
     }
   }
 
-  /**
-   * Like `cpuMs`, of the threads that run now, in nanoseconds rather than ticks where Linux counts them: for short
-   * times.
-   */
+  /** Like `cpuMs`, of the threads that run now, for short times: see `fineCpuMsOf`. */
   fineCpuMs(): number {
-    try {
-      const tasks = `/proc/${this.#child.pid}/task`;
-      const used = readdirSync(tasks).map((task) =>
-        Number(readFileSync(`${tasks}/${task}/schedstat`, 'latin1').split(' ')[0]),
-      );
-      return used.reduce((sum, ns) => sum + ns, 0) / 1e6;
-    } catch {
-      return this.cpuMs();
-    }
+    return fineCpuMsOf(this.#child.pid);
+  }
+
+  /** Processor time of each thread that runs now, by the number of the thread; empty if the system does not report it. */
+  threadsMs(): ReadonlyMap<string, number> {
+    return threadsMsOf(this.#child.pid);
   }
 
   /** @throws Error when the process has exited by itself. */
@@ -87,5 +81,42 @@ export function cpuMsOf(pid: number | undefined): number {
     return (Number(user) + Number(system)) * CPU_TICK_MS;
   } catch {
     return Number.NaN;
+  }
+}
+
+/**
+ * The processor time of the threads of a process that run now, in milliseconds, where Linux counts nanoseconds: for times
+ * so short that ticks would show none. Elsewhere that of the process, or NaN if the system does not report it.
+ */
+export function fineCpuMsOf(pid: number | undefined): number {
+  const threads = threadsMsOf(pid);
+  return threads.size === 0 ? cpuMsOf(pid) : threads.values().reduce((sum, ms) => sum + ms, 0);
+}
+
+function threadsMsOf(pid: number | undefined): ReadonlyMap<string, number> {
+  const tasks = `/proc/${pid}/task`;
+  const found = new Map<string, number>();
+  for (const task of listed(tasks)) {
+    const [ns] = textOf(`${tasks}/${task}/schedstat`)?.split(' ') ?? [];
+    if (ns !== undefined) found.set(task, Number(ns) / 1e6);
+  }
+  return found;
+}
+
+/** The names in a directory of /proc; none if the process has ended, and where there is no /proc. */
+function listed(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
+}
+
+/** A file of /proc; undefined if the thread has ended, and where there is no such file. */
+function textOf(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'latin1');
+  } catch {
+    return undefined;
   }
 }

@@ -7,6 +7,7 @@ export interface HttpLoad {
   /** IDs per request. */
   readonly count: number;
   readonly requests: number;
+  /** At most so many: no more than there are requests. */
   readonly connections: number;
   /** Ranges rather than each ID with its parts; not with `seen`. */
   readonly encoding?: 'ranges';
@@ -42,7 +43,7 @@ export async function loadHttp(load: HttpLoad): Promise<HttpLoadResult> {
   const result = await autocannon({
     url: `${url}/api/v1/ids?count=${count}${encoding === undefined ? '' : `&encoding=${encoding}`}`,
     amount: requests,
-    connections,
+    connections: Math.min(connections, requests),
     headers,
     timeout: HANG_SECONDS,
     ...(seen === undefined ? {} : { verifyBody }),
