@@ -198,7 +198,8 @@ function commandLine(): string {
 
 Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
 output, and \`--help\` of a command has examples. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
-Servers and topics come from the [configuration](configuration.md). \`--json\` prints one line of JSON, here with its fields.
+Servers and topics come from the [configuration](configuration.md). \`--json\` prints one line of JSON, here with its fields, or for an
+error \`{"error":{"code","message"}}\`, with the code \`USAGE\` for an invalid command line.
 
 ${IN_CHECKOUT}`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,

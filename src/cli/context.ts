@@ -1,5 +1,5 @@
 import type { Environment } from '../config/parse.ts';
-import type { IdallocError } from '../errors.ts';
+import type { ErrorCode, IdallocError } from '../errors.ts';
 
 /** A command's view of its process; only main.ts accesses the process itself. */
 export interface CliContext {
@@ -38,7 +38,7 @@ export const EXIT = {
   ok: 0,
   failed: 1,
   usage: 2,
-  /** Kafka or etcd did not answer (EX_UNAVAILABLE). */
+  /** Kafka, etcd or the workers did not answer (EX_UNAVAILABLE). */
   unavailable: 69,
   /** An internal error (EX_SOFTWARE). */
   software: 70,
@@ -55,7 +55,7 @@ Exit codes:
   0   success, and no problem was found
   1   failure, or a problem was found; the output says which
   2   invalid command line
-  69  Kafka or etcd did not answer: the outcome is unknown
+  69  Kafka, etcd or the workers did not answer: the outcome is unknown
   70  internal error of idalloc
   78  invalid configuration; stderr names each variable
   130 stopped by Ctrl-C (143: by SIGTERM) before it was done
@@ -72,9 +72,12 @@ export function externalIp(
   return (external.find(({ family }) => family === 'IPv4') ?? external[0])?.address;
 }
 
+/** A server or worker did not answer, and may have done what was asked for. */
+const UNKNOWN_OUTCOMES: readonly ErrorCode[] = ['KAFKA_UNAVAILABLE', 'ETCD_UNAVAILABLE', 'NO_REPLY'];
+
 /** The exit code for an error that ended a command. */
 export function exitCodeOf({ code }: IdallocError): number {
   if (code === 'CONFIG_INVALID') return EXIT.config;
   if (code === 'STOPPING') return EXIT.stopped;
-  return code === 'KAFKA_UNAVAILABLE' || code === 'ETCD_UNAVAILABLE' ? EXIT.unavailable : EXIT.failed;
+  return UNKNOWN_OUTCOMES.includes(code) ? EXIT.unavailable : EXIT.failed;
 }

@@ -32,6 +32,25 @@ export function timeReader(now: () => number): (text: string) => number {
   };
 }
 
+const AHEAD = /^in ([0-9]{1,9}) ?(s|m|h|d|seconds?|minutes?|hours?|days?)$/;
+export const FUTURE_HELP =
+  'in 30m, in 2 hours, or a time that is yet to come: ISO 8601 with its zone, or ms since 1970';
+
+/** Creates an option parser for times that are yet to come, in wall milliseconds since 1970. */
+export function futureReader(now: () => number): (text: string) => number {
+  const read = timeReader(now);
+  return (text) => {
+    const [, amount, unit] = AHEAD.exec(text) ?? [];
+    if (amount !== undefined && unit !== undefined) return now() + Number(amount) * (UNITS_MS[unit.charAt(0)] ?? 0);
+    if (AGO.test(text)) throw new InvalidArgumentError(`would be in the past: write 'in ${text}'.`);
+    try {
+      return read(text);
+    } catch {
+      throw new InvalidArgumentError(`must be ${FUTURE_HELP}.`);
+    }
+  };
+}
+
 /** Date.parse accepts 30 February as 2 March. */
 function isDay(day: string): boolean {
   const start = Date.parse(day);

@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { message } from './output.ts';
+import { jsonLine, message } from './output.ts';
 import { terminalText } from './terminal.ts';
 
 /**
@@ -33,7 +33,7 @@ const VERSION_FLAGS = ['-V', '--version'];
 
 /**
  * Runs one command line (without the names of node and script) and returns the exit code. An IdallocError is printed
- * in one line; any other error is a bug and is rethrown.
+ * in one line, with --json on stdout as well; any other error is a bug and is rethrown.
  */
 export async function runCli(args: readonly string[], around: CliContext): Promise<number> {
   const context = guarded(around);
@@ -42,8 +42,16 @@ export async function runCli(args: readonly string[], around: CliContext): Promi
     await root.parseAsync(args, { from: 'user' });
     return EXIT.ok;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    const isForPrograms = args.includes('--json');
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.ok;
+      const why = error.message.replace(/^error: /, '');
+      if (isForPrograms) context.out(jsonLine({ error: { code: 'USAGE', message: why } }));
+      return EXIT.usage;
+    }
     if (!(error instanceof IdallocError)) throw error;
+    const { code, message: why } = error;
+    if (isForPrograms) context.out(jsonLine({ error: { code, message: why } }));
     context.err(message(describeError(error)));
     return exitCodeOf(error);
   }

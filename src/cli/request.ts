@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from './context.ts';
-import { TIME_HELP, timeReader, wholeNumber, withFormOptions } from './options.ts';
+import { FUTURE_HELP, futureReader, wholeNumber, withFormOptions } from './options.ts';
 import type { RequestFlags } from './request-run.ts';
 import { sequenceName } from './sequence/sequence.ts';
 
@@ -38,7 +38,7 @@ export function requestCommand(context: CliContext): Command {
     .addOption(
       new Option('--encoding <how>', 'how the reply lists its IDs').choices(['RANGES', 'IDS']).default('RANGES'),
     )
-    .option('--expires-at <time>', `refuse it as EXPIRED from this time on: ${TIME_HELP}`, timeReader(context.now))
+    .option('--expires-at <time>', `refuse it as EXPIRED from this time on: ${FUTURE_HELP}`, futureReader(context.now))
     .option('--timeout-ms <ms>', 'time to wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)

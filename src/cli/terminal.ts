@@ -51,7 +51,7 @@ function isPlain(env: CliContext['env']): boolean {
 /**
  * Asks before something that can't be undone. `yes` skips the question, for scripts.
  *
- * @throws IdallocError NOT_CONFIRMED without a terminal, or when the answer is not y or yes.
+ * @throws IdallocError NOT_CONFIRMED without a terminal, or when the answer is not y or yes; STOPPING after Ctrl-C.
  */
 export async function confirm(context: CliContext, question: string, yes: boolean): Promise<void> {
   if (yes) return;
@@ -59,6 +59,7 @@ export async function confirm(context: CliContext, question: string, yes: boolea
     throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to prompt on: confirm with --yes`);
   }
   const answer = await context.ask(`${question} [y/N] `);
+  if (context.stop.aborted) throw new IdallocError('STOPPING', 'stopped at the question: nothing was changed');
   if (!/^y(es)?$/i.test(answer.trim())) throw new IdallocError('NOT_CONFIRMED', 'nothing was changed');
 }
 

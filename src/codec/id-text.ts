@@ -71,6 +71,8 @@ function settingsFor(form: FormName, text: string, settings: FormSettings): Form
 
 function unread(text: string, refusals: readonly unknown[]): unknown {
   const [first, ...others] = refusals;
+  if (first === undefined && /^[0-9]+$/.test(text) && BigInt(text) > MAX_ID)
+    return new IdallocError('INVALID_ID', `${shown(text)} is larger than any ID: the largest is ${MAX_ID}`);
   if (first !== undefined && others.length === 0) return first;
   const reasons =
     refusals.length === 0 ? `the forms are ${FORM_NAMES.join(', ')}` : refusals.map(describeError).join('; ');

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { externalIp } from '../../src/cli/context.ts';
+import { EXIT, exitCodeOf, externalIp } from '../../src/cli/context.ts';
+import { IdallocError } from '../../src/errors.ts';
 
 const address = (text: string, internal = false) => {
   return { address: text, family: text.includes(':') ? 'IPv6' : 'IPv4', internal };
@@ -13,4 +14,8 @@ test.each([
 ])('the address of a machine is %s', (_what, others, own) => {
   const loopback = [address('127.0.0.1', true), address('::1', true)];
   expect(externalIp([...loopback, ...others.map((one) => address(one))])).toBe(own);
+});
+
+test.each(['KAFKA_UNAVAILABLE', 'ETCD_UNAVAILABLE', 'NO_REPLY'] as const)('%s leaves the outcome unknown', (code) => {
+  expect(exitCodeOf(new IdallocError(code, ''))).toBe(EXIT.unavailable);
 });

@@ -84,6 +84,7 @@ describe('idalloc decode', () => {
     ['507f1f77bcf86cd799439011', 'is not a valid ID in form objectid'],
     ['ord_01H4EGVW0J8005', 'wrong check symbol'],
     ['111111111111111111111', 'is not a valid ID in form number'],
+    ['99999999999999999999999', 'is larger than any ID: the largest is 9223372036854775807'],
     ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not written with any of the keys'],
   ])('rejects %s, which no form wrote', async (text, message) => {
     const { code, out, err } = await cli(['decode', text], ENV);
@@ -128,7 +129,8 @@ describe('idalloc range --form', () => {
     for (const form of FORM_NAMES) {
       const { code, out, err } = await cli([...SPAN, '--json', '--form', form, ...prefixFor(form)], ENV);
       if (form === 'uuid4' || form === 'number') {
-        expect({ code, out }).toEqual({ code: 2, out: '' });
+        const message = `form ${form} does not sort as the IDs do: it has no ranges`;
+        expect({ code, out: JSON.parse(out) }).toEqual({ code: 2, out: { error: { code: 'USAGE', message } } });
         expect(err).toContain(`form ${form} does not sort as the IDs do`);
         continue;
       }

@@ -33,11 +33,21 @@ describe('the command line', () => {
     ['a replay from an offset of no partition', ['replay', '--offset', '1']],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
     ['an expiry that is no time', ['request', '--expires-at', 'soon']],
+    ['an expiry that has passed', ['request', '--expires-at', '30m']],
     ['arguments that no command takes', ['worker', 'now']],
   ])('exits with 2 for %s, and names --help', async (_, args) => {
     const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toContain('--help');
+  });
+
+  test.each([
+    ['USAGE', ['request', '--count', '0', '--json'], /^option '--count <n>' argument '0' is invalid/],
+    ['USAGE', ['decode', '--yaml', '1', '--json'], /^unknown option '--yaml'/],
+    ['CONFIG_INVALID', ['doctor', '--json'], /KAFKA_BROKERS/],
+  ])('prints %s for %j as JSON too', async (code, args, text) => {
+    const { out } = await cli(args);
+    expect(JSON.parse(out)).toEqual({ error: { code, message: expect.stringMatching(text) } });
   });
 
   test('says why numbers need a correlation ID', async () => {

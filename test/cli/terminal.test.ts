@@ -10,6 +10,7 @@ function context(about: Partial<CliContext>): { context: CliContext; printed: ()
   const partial = {
     env: {},
     terminal: SOMEBODY,
+    stop: new AbortController().signal,
     err: (text: string) => {
       printed += text;
     },
@@ -51,6 +52,19 @@ test.each([
   const asked = confirm(context({ ask: async () => answer }).context, 'Sure?', false);
   if (meant) await asked;
   else await expect(asked).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
+});
+
+test('Ctrl-C at a question is no answer, but a stop', async () => {
+  const stop = new AbortController();
+  const ask = async () => {
+    stop.abort();
+    return '';
+  };
+  const asked = confirm(context({ ask, stop: stop.signal }).context, 'Sure?', false);
+  await expect(asked).rejects.toMatchObject({
+    code: 'STOPPING',
+    message: expect.stringMatching(/nothing was changed/),
+  });
 });
 
 test('progress redraws its line on a terminal, and clears it at the end', () => {
