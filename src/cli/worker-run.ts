@@ -45,6 +45,7 @@ export async function runWorker(context: CliContext): Promise<void> {
   try {
     worker = new Worker(config, { log, metrics, tracing: traces?.tracing });
     await Promise.race([worker.done, aborted(context.stop)]);
+    if (config.shutdownDelayMs > 0) await serveOn(worker, config.shutdownDelayMs, log);
     log.info('stopping: finishing the requests in progress');
   } catch (error) {
     log.fatal({ err: error }, describeError(error));
@@ -53,6 +54,16 @@ export async function runWorker(context: CliContext): Promise<void> {
   const endMs = RUNTIME.monotonicMs() + config.drainTimeoutMs + RELEASE_MS;
   if (worker !== undefined) await release(worker, endMs, log, context);
   await traces?.end(Math.min(FLUSH_MS, leftMs(endMs)));
+}
+
+/**
+ * Load balancers send requests until they have noticed that the worker is not ready, so its port must not close before.
+ * Rejects as soon as the worker can't continue.
+ */
+async function serveOn(worker: Worker, delayMs: number, log: Log): Promise<void> {
+  worker.announceEnd();
+  log.info({ delayMs }, 'stopping: not ready any more, and serving on until load balancers have noticed');
+  await atMost(RUNTIME, delayMs, () => worker.done);
 }
 
 /** The worker limits its own drain; this limit is for a drain or a release that hangs. */

@@ -13,6 +13,7 @@ export interface ApiConfig {
   readonly port: number;
   readonly maxConnections: number;
   readonly requestTimeoutMs: number;
+  readonly keepAliveMs: number;
   /** One name:token per line, with the token's rights; without it, no token is required. */
   readonly tokens?: Secret | undefined;
   readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa: Secret | undefined } | undefined;
@@ -31,6 +32,7 @@ export function apiConfigOf(values: WorkerValues, errors: ConfigErrors): ApiConf
     port,
     maxConnections: values.API_MAX_CONNECTIONS,
     requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS,
+    keepAliveMs: values.API_KEEP_ALIVE_MS,
     tokens,
     tls,
     formKeys,

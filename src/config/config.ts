@@ -178,6 +178,8 @@ function workerConfig(source: VariableSource) {
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
+    /** How long the worker serves on after it was told to stop; only callers of the HTTP API need that. */
+    shutdownDelayMs: api === undefined ? 0 : values.SHUTDOWN_DELAY_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
     /** A decision is written to the ledger again when it is replayed at this age or older. */
     renewAfterMs: LEDGER_MARGIN_MS / 2,

@@ -349,6 +349,12 @@ export const WORKER_VARIABLES = {
     '10000',
     'how long the gate may stay closed before the worker leaves the consumer group',
   ),
+  SHUTDOWN_DELAY_MS: withDefault(
+    integer(0, 600_000),
+    'ms',
+    '0',
+    'how long a worker with the HTTP API serves on after SIGTERM, while /readyz is 503, so that load balancers send nothing to a port that is closed',
+  ),
   DRAIN_TIMEOUT_MS: withDefault(
     integer(0, 600_000),
     'ms',
@@ -369,6 +375,12 @@ export const WORKER_VARIABLES = {
     'ms',
     '5000',
     'longest time for a complete HTTP request to arrive',
+  ),
+  API_KEEP_ALIVE_MS: withDefault(
+    integer(1_000, 3_600_000),
+    'ms',
+    '65000',
+    'how long an HTTP connection is kept without a request; longer than the load balancer keeps it: 60 s are usual, 600 s at Google Cloud',
   ),
   API_TOKEN: lines(
     'name:token [right]',

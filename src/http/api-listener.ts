@@ -8,7 +8,8 @@ export interface ApiListenerOptions {
   readonly host: string;
   /** 0: any free port, the same one after each reopening. */
   readonly port: number;
-  readonly createApi: () => Api;
+  /** `isEnding`: whether each response ends its connection. */
+  readonly createApi: (isEnding: () => boolean) => Api;
   /** Longest time to finish responses at shutdown. */
   readonly drainMs: number;
   readonly log: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
@@ -25,6 +26,9 @@ const CHECK_MS = 50;
  *   shut -> open    the gate opens again; while another process has the port, opening is retried
  *   any  -> ended   no new connections; responses in progress are finished, within a limit
  *
+ * Before its end it may be announced: the port serves on, and each response ends its connection, so that clients and
+ * load balancers are at other workers when it closes.
+ *
  * A gate that is closed for any other reason leaves the port open, and responses give the reason. Opening and closing
  * take time and never overlap; each step is decided when it starts.
  */
@@ -34,6 +38,7 @@ export class ApiListener {
   #api: Api | undefined;
   #port: number;
   #step: Promise<void> | undefined;
+  #isEnding = false;
 
   private constructor(options: ApiListenerOptions) {
     this.#options = options;
@@ -61,6 +66,11 @@ export class ApiListener {
     this.#settle();
   }
 
+  /** From now on each response ends its connection. */
+  announceEnd(): void {
+    this.#isEnding = true;
+  }
+
   /** Resolves when no response is in progress. */
   async stop(): Promise<void> {
     this.gateChanged('STOPPING');
@@ -80,7 +90,7 @@ export class ApiListener {
 
   async #listen(): Promise<void> {
     const { host, createApi, log } = this.#options;
-    const api = createApi();
+    const api = createApi(() => this.#isEnding);
     try {
       await api.app.listen({ host, port: this.#port });
     } catch (error) {

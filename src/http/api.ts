@@ -24,11 +24,15 @@ export interface HandledRequest {
 
 interface ApiLimits extends ConnectionLimits {
   readonly requestTimeoutMs: number;
+  /** As in `ServerOptions`. */
+  readonly keepAliveMs?: number;
 }
 
 export interface ApiOptions extends IdRoutesOptions {
   readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
+  /** As in `ServerOptions`. */
+  readonly isEnding?: () => boolean;
   readonly identify: Identify;
   /** Called for each request that needs no login. Throws Problem 429 where an address has too many. */
   readonly admitVisitor: (request: IncomingMessage) => void;
@@ -62,8 +66,8 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, share, tls, identify, admitVisitor, observe, onShed } = options;
-  const { requestTimeoutMs } = limits;
+  const { limits, share, tls, identify, admitVisitor, observe, onShed, isEnding } = options;
+  const { requestTimeoutMs, keepAliveMs } = limits;
   const connections = new Connections(limits, onShed);
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
   const app = fastify({
@@ -73,7 +77,8 @@ export function createApi(options: ApiOptions): Api {
     return503OnClosing: false, // the gate's reason is the answer
     genReqId: ({ headers }) => requestIdOf(headers),
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, share, tls }),
+    serverFactory: (handler) =>
+      boundedServer(handler, { connections, requestTimeoutMs, keepAliveMs, isEnding, refused, share, tls }),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, request, reply) => {
       correlate(request, reply);

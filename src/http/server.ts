@@ -16,6 +16,10 @@ export interface ServerOptions {
   readonly requestTimeoutMs: number;
   /** Called with the status of each request that never reaches the handler, because the server answers it. */
   readonly refused: (status: number) => void;
+  /** How long a connection without a request in progress is kept; by default 65 s. */
+  readonly keepAliveMs?: number | undefined;
+  /** Whether each response ends its connection, since the server is about to end. */
+  readonly isEnding?: (() => boolean) | undefined;
   /** Shares the event loop among requests of many connections; undefined where few are allowed. */
   readonly share?: LoopShare | undefined;
   readonly tls?: TlsSettings | undefined;
@@ -44,13 +48,13 @@ const LINGER_MS = 500;
  * An HTTP/1.1 server that limits its connections in number, time and size. It answers malformed requests itself.
  */
 export function boundedServer(handler: Handler, options: ServerOptions): Server {
-  const { connections, requestTimeoutMs, refused, share, tls } = options;
+  const { connections, requestTimeoutMs, keepAliveMs = KEEP_ALIVE_MS, isEnding, refused, share, tls } = options;
   const bounds = {
     maxHeaderSize: MAX_HEADER_BYTES,
     requireHostHeader: false, // Node's own rejection has no body
     requestTimeout: requestTimeoutMs, // includes the headers
     connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveTimeout: keepAliveMs,
   };
   const secure = tls && createTlsServer({ ...bounds, handshakeTimeout: requestTimeoutMs }, tls, connections);
   const server: Server = secure?.server ?? createServer(bounds);
@@ -63,6 +67,7 @@ export function boundedServer(handler: Handler, options: ServerOptions): Server 
     const { socket } = request;
     if (secure?.isTrusted(socket) === false || connections.isEnding(socket)) return socket.destroy();
     if (connections.responsesInProgress(socket).size >= MAX_PIPELINED) return socket.destroy();
+    if (isEnding?.()) response.shouldKeepAlive = false;
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
     else connections.requestComplete(socket, response);

@@ -80,8 +80,9 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
     host: api.host,
     port: api.port,
     drainMs: drainTimeoutMs,
-    createApi: () =>
+    createApi: (isEnding) =>
       createApi({
+        isEnding,
         layout,
         maxCount,
         issuer,

@@ -4,6 +4,7 @@ import { certainLeadMs, clockReader } from '../core/clock-guard.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';
+import type { ApiListener } from '../http/api-listener.ts';
 import type { Status } from '../http/status.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
@@ -62,6 +63,9 @@ export class Worker implements AsyncDisposable {
   #topics: TopicsWatch | undefined;
   #etcdWatch: EtcdWatch | undefined;
   #stopped: Promise<void> | undefined;
+  #api: ApiListener | undefined;
+  /** Whether its end was announced. */
+  #isLeaving = false;
 
   /**
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when
@@ -108,6 +112,7 @@ export class Worker implements AsyncDisposable {
 
   /** Why no requests are served, or not those of every partition; undefined while they are. */
   get unready(): UnreadyReason | undefined {
+    if (this.#isLeaving) return 'STOPPING';
     const reason = this.#context.gate.reason();
     if (mayBeRefusal(reason) && this.#refusals.detail !== undefined) return 'KAFKA_REFUSED';
     if (reason !== undefined) return reason;
@@ -224,6 +229,15 @@ export class Worker implements AsyncDisposable {
     });
   }
 
+  /**
+   * The worker will be disposed of soon: it is not ready from now on, but serves as before, and each HTTP response ends
+   * its connection.
+   */
+  announceEnd(): void {
+    this.#isLeaving = true;
+    this.#api?.announceEnd();
+  }
+
   /** Completes the work in progress, leaves the group and releases the identity. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#stopped ??= this.#end();
@@ -256,6 +270,8 @@ export class Worker implements AsyncDisposable {
     });
     const asked = stack.use(openLedgerRequests(this.#context));
     const api = await openApi({ ...this.#context, allocator, ledger: asked });
+    this.#api = api;
+    if (this.#isLeaving) api?.announceEnd();
     const closeApi = async () => api?.stop();
     if (api !== undefined) gate.onChange((reason) => api.gateChanged(reason));
     stack.defer(closeApi);

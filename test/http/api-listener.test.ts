@@ -20,7 +20,7 @@ async function start(port?: number, drainMs = 60_000) {
   const listener = await ApiListener.open({
     host: HOST,
     port: port ?? (await freePorts(1))[0] ?? 0,
-    createApi: () => stage.api(),
+    createApi: (isEnding) => stage.api(undefined, undefined, isEnding),
     drainMs,
     log: (_level, message, fields) => lines.push({ message, ...fields }),
   });
@@ -106,6 +106,18 @@ describe('the port', () => {
 });
 
 describe('the end', () => {
+  test('that is announced leaves the port open, and each response ends its connection, those after a reopening too', async () => {
+    const { listener, port, status } = await start();
+    const kept = async () => (await fetch(`http://${HOST}:${port}/api/v1/ids`)).headers.get('connection');
+    expect(await kept()).toBe('keep-alive');
+    listener.announceEnd();
+    expect([await status(), await kept()]).toEqual([200, 'close']);
+    listener.gateChanged('LEASE_LOST');
+    listener.gateChanged(undefined);
+    await expect.poll(status).toBe(200);
+    expect(await kept()).toBe('close');
+  });
+
   test('finishes responses in progress, rejects new connections, and does not wait for idle ones', async () => {
     const { stage, listener, port, status } = await start();
     const idle = connect({ host: HOST, port });

@@ -145,6 +145,12 @@ describe('slow clients', () => {
 });
 
 describe('connections', () => {
+  test('are kept without a request for as long as it is configured', async () => {
+    const { port } = await start({ maxConnections: 512, requestTimeoutMs: 60_000, keepAliveMs: 700_000 });
+    const { headers } = await fetch(`http://${HOST}:${port}/api/v1/ids`);
+    expect(headers.get('keep-alive')).toBe('timeout=700');
+  });
+
   const limits = { maxConnections: 3, requestTimeoutMs: 60_000 };
   const GET = 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n';
 

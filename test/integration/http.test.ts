@@ -65,7 +65,7 @@ test('while etcd does not answer, the HTTP port answers 503 with Retry-After and
 
 test('SIGTERM lets responses in progress finish', async () => {
   await using realm = await Realm.create(servers);
-  const worker = realm.worker();
+  const worker = realm.worker({ SHUTDOWN_DELAY_MS: '100' });
   await worker.ready();
   const url = await worker.api();
   const response = await fetch(`${url}/api/v1/ids?count=100000`);
@@ -76,4 +76,27 @@ test('SIGTERM lets responses in progress finish', async () => {
   for (let next = await reader?.read(); next?.done === false; next = await reader?.read()) bytes += next.value.length;
   expect(bytes).toBeGreaterThan(15_000_000);
   expect(await worker.ended()).toEqual({ code: 0, signal: null });
+});
+
+test('after SIGTERM a worker is not ready, and serves HTTP and Kafka on for its shutdown delay, on no kept connection', async () => {
+  await using realm = await Realm.create(servers);
+  const replies = await realm.follow();
+  const worker = realm.worker({ SHUTDOWN_DELAY_MS: '600000' });
+  await worker.ready();
+  const url = await worker.api();
+  worker.kill('SIGTERM');
+  await worker.line(({ delayMs }) => delayMs === 600_000);
+  const readyz = await worker.ops('/readyz');
+  expect([readyz.status, await readyz.json()]).toEqual([503, expect.objectContaining({ reason: 'STOPPING' })]);
+  const answers: unknown[] = [];
+  for (let i = 0; i < 50; i += 1) {
+    const { status, headers } = await fetch(`${url}/api/v1/ids`);
+    answers.push(`${status} ${headers.get('connection')}`);
+  }
+  expect(new Set(answers)).toEqual(new Set(['200 close']));
+  await realm.send([{ correlationId: 'late', count: 1 }]);
+  await replies.reply('late');
+  expect((await worker.ops('/healthz')).status).toBe(200);
+  worker.kill('SIGTERM');
+  expect(await worker.ended()).toEqual({ code: 143, signal: null });
 });

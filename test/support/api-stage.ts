@@ -4,7 +4,7 @@ import type { GateReason } from '../../src/core/gate.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
-import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts';
+import { type Api, type ApiOptions, createApi, type HandledRequest } from '../../src/http/api.ts';
 import { identifyBy, RateLimit, visitorLimit } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { type AskLedger, LedgerIssuer } from '../../src/http/ledger-issuer.ts';
@@ -95,12 +95,14 @@ export class ApiStage {
   }
 
   api(
-    limits = { maxConnections: 512, requestTimeoutMs: 60_000 },
+    limits: ApiOptions['limits'] = { maxConnections: 512, requestTimeoutMs: 60_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
+    isEnding = () => false,
   ): Api {
     const monotonicMs = () => (this.standsAtMs ?? performance.now()) + this.aheadMs;
     const onError = (error: unknown) => this.faults.push(error);
     return createApi({
+      isEnding,
       layout: this.#layout,
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
