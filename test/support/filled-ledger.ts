@@ -6,7 +6,7 @@ import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { LAYOUT, type Realm } from './realm.ts';
 
-/** Entries of an append: they take a little less than the megabyte that a topic accepts by default. */
+/** They take a little less than the megabyte that a topic accepts by default. */
 const ENTRIES_AN_APPEND = 4_000;
 /** Entries after which `through` rises by one. */
 const ENTRIES_A_REQUEST = 1_000;
@@ -14,10 +14,17 @@ const CALL_TIMEOUT_MS = 30_000;
 const WORKER_ID = 18;
 const EPOCH_MS = 1_780_416_300_000;
 
+/** By whom a filled ledger looks written. */
+interface Filled {
+  readonly entriesAnAppend?: number;
+  /** Where its requests wanted their replies; that of the realm by default. */
+  readonly replyTopic?: string;
+}
+
 /**
  * The correlation ID of the entry at an offset of a filled partition; their hashes are spread evenly, as in production.
  */
-function filledId(partition: number, offset: number): string {
+export function filledId(partition: number, offset: number): string {
   return `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
 }
 
@@ -25,31 +32,36 @@ function filledId(partition: number, offset: number): string {
  * Fills each partition of an empty ledger with `perPartition` entries, as a single worker would have written them: each
  * is at its own `end`, and `through` rises. Their requests are not in the request topic, so they are not read again.
  */
-export async function fillLedger(realm: Realm, perPartition: number): Promise<void> {
+export async function fillLedger(realm: Realm, perPartition: number, filled: Filled = {}): Promise<void> {
   const partitions = Array.from({ length: Number(realm.env.REQUEST_PARTITIONS) }, (_, partition) => partition);
   const requests = Math.ceil(perPartition / ENTRIES_A_REQUEST);
   const empty = Array.from({ length: requests }, () => ({ key: null, value: null, headers: {} }));
   for (const partition of partitions) {
     await append(realm, realm.requestTopic, partition, empty);
-    await fillPartition(realm, partition, perPartition);
+    await fillPartition(realm, partition, perPartition, filled);
   }
   const gone = partitions.map((partition) => ({ partition, offset: String(requests) }));
   await realm.admin.deleteTopicRecords({ topic: realm.requestTopic, partitions: gone });
 }
 
 /** Builds the next append while one is in flight. */
-async function fillPartition(realm: Realm, partition: number, entries: number): Promise<void> {
+async function fillPartition(
+  realm: Realm,
+  partition: number,
+  entries: number,
+  { entriesAnAppend = ENTRIES_AN_APPEND, replyTopic = realm.replyTopic }: Filled,
+): Promise<void> {
   let before: Promise<void> = Promise.resolve();
-  for (let from = 0; from < entries; from += ENTRIES_AN_APPEND) {
-    const length = Math.min(ENTRIES_AN_APPEND, entries - from);
-    const records = Array.from({ length }, (_, i) => entryAt(realm, partition, from + i));
+  for (let from = 0; from < entries; from += entriesAnAppend) {
+    const length = Math.min(entriesAnAppend, entries - from);
+    const records = Array.from({ length }, (_, i) => entryAt(replyTopic, partition, from + i));
     await before;
     before = append(realm, realm.ledgerTopic, partition, records);
   }
   await before;
 }
 
-function entryAt({ replyTopic }: Realm, partition: number, offset: number): NewRecord {
+function entryAt(replyTopic: string, partition: number, offset: number): NewRecord {
   const requestOffset = Math.floor(offset / ENTRIES_A_REQUEST);
   const value = encodeLedgerEntry({
     kind: 'batch',
