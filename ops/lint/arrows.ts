@@ -50,7 +50,7 @@ export const ROOMS: readonly Room[] = [
     imports: ['async', 'core/visible.ts', 'errors.ts'],
     packages: ['pino', 'pino-pretty', 'node:module'],
   },
-  { room: 'metrics', lines: 570, imports: ['errors.ts'], packages: ['prom-client'] },
+  { room: 'metrics', lines: 580, imports: ['errors.ts'], packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', imports: ['main.ts'] },
   {
@@ -93,7 +93,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/index', lines: 2800, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 3030,
+    lines: 3050,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],
@@ -130,7 +130,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'nestjs', lines: 170, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 4350,
+    lines: 4360,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', ...SYSTEMS, ...KAFKA],

@@ -21,6 +21,8 @@ export interface Metrics {
   addRequests(result: RequestResult, count?: number): void;
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
+  /** Replies that were not sent, since their topic had just refused others like them. */
+  addSkippedReplies(reason: (typeof SKIP_REASONS)[number], count: number): void;
   /** A dead letter with this code was acknowledged that stands for so many requests. */
   addDeadLetters(code: ErrorCode, requests: number): void;
   /** Requests that were appended to their home partitions. */
@@ -82,6 +84,9 @@ type Step = (typeof STEPS)[number];
  */
 const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
 
+/** size: one that was not larger was refused. any: the topic took no record. */
+const SKIP_REASONS = ['size', 'any'] as const;
+
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */
 export type EtcdOutcome = 'answered' | 'refused' | 'failed';
 
@@ -139,6 +144,11 @@ export function createMetrics({
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
+  const skipped = counter(
+    'replies_skipped',
+    'Replies that were not sent because their topic had just refused others: size, if those were not larger, or any',
+    'reason',
+  );
   const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
   const foreignOffsets = counter(
     'foreign_offsets',
@@ -202,6 +212,7 @@ export function createMetrics({
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
   for (const listener of LISTENERS) shed.inc({ listener }, 0);
   for (const outcome of SWAP_OUTCOMES) swaps.inc({ outcome }, 0);
+  for (const reason of SKIP_REASONS) skipped.inc({ reason }, 0);
   for (const step of STEPS) steps.zero({ step });
   for (const outcome of LEDGER_OUTCOMES) keyed.zero({ outcome });
   // The first dead letter of a code must be a rise for Prometheus, not the start of a series.
@@ -218,6 +229,7 @@ export function createMetrics({
       if (result === 'replayed') replays.inc(count);
     },
     addReplies: (count) => replies.inc(count),
+    addSkippedReplies: (reason, count) => skipped.inc({ reason }, count),
     addDeadLetters(code, requests) {
       deadLetters.inc({ code }, requests);
       if (requests > 1) ranges.inc();

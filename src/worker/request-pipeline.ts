@@ -34,7 +34,7 @@ export interface PipelineParts {
  * sent.
  */
 export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
-  const { config, runtime, cluster, environment, refusals } = context;
+  const { config, runtime, cluster, environment, refusals, metrics, lines } = context;
   const { topics, layout, datacenterId } = config;
   const { ledger, allocator } = parts;
   const replyTopics = new ReplyTopics(cluster, runtime);
@@ -48,6 +48,11 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
       requestTopic: topics.requests,
       deadLetterTopic: topics.deadLetters,
       isRevoked,
+      onSkipped: ({ topic, reason, errorCode, records }) => {
+        metrics.addSkippedReplies(reason, records);
+        const repetition = { about: topic, times: records };
+        lines('warn', { topic, error: errorCode }, 'replies are not sent to a topic that refuses them', repetition);
+      },
     });
   const publisher = publisherOn('publish');
   // A reply of a megabyte must not hold up those of small requests on their connection.

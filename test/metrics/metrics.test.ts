@@ -68,6 +68,17 @@ describe('counters', () => {
     metrics.addDeferred(7);
     expect(await lines(metrics)).toContain('idalloc_requests_deferred_total 7');
   });
+
+  test('of replies that were not sent rise by what is added, from zero for each reason', async () => {
+    const metrics = createMetrics();
+    metrics.addSkippedReplies('any', 7);
+    expect(await lines(metrics)).toEqual(
+      expect.arrayContaining([
+        'idalloc_replies_skipped_total{reason="size"} 0',
+        'idalloc_replies_skipped_total{reason="any"} 7',
+      ]),
+    );
+  });
 });
 
 test('a name ends in _total if, and only if, the metric is a counter', async () => {

@@ -149,6 +149,7 @@ const NO_METRICS: Metrics = {
   addForeignOffset: nothing,
   addLedgerLoss: nothing,
   addDeferred: nothing,
+  addSkippedReplies: nothing,
   addQuotaExceeded: nothing,
   addError: nothing,
   setGate: nothing,

@@ -7,7 +7,7 @@ import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/reco
 import { isUnusableTopic, meaningOf } from '../../kafka/wire/error-codes.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
-import { RecentTopics, Refusals } from './refusals.ts';
+import { RecentTopics, Refusals, type Skipped } from './refusals.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 /**
@@ -56,6 +56,8 @@ export interface KafkaPublisherOptions {
   readonly deadLetterTopic?: string;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
+  /** Records were not sent; once for each attempt to write a partition. */
+  readonly onSkipped?: (skipped: Skipped) => void;
 }
 
 /** Keeps record batches below the brokers' default limit of 1 MiB. */
@@ -301,14 +303,16 @@ export class KafkaPublisher implements Publisher {
 
   /** Whether the topic would refuse some of the records; those are not sent. */
   #refuseKnown({ topic }: Target, indices: readonly number[], { records, deliveries }: Publication): boolean {
-    let some = false;
+    let skipped: Skipped | undefined;
     for (const index of indices) {
-      const reason = this.#refusals.reason(topic, maxBytesOf(recordAt(records, index)));
-      if (reason === undefined) continue;
-      deliveries[index] = { ok: false, reason, cause: 'record' };
-      some = true;
+      const expected = this.#refusals.expected(topic, maxBytesOf(recordAt(records, index)));
+      if (expected === undefined) continue;
+      const { message, ...refusal } = expected;
+      deliveries[index] = { ok: false, reason: message, cause: 'record' };
+      skipped = { ...refusal, records: 1 + (skipped?.records ?? 0) };
     }
-    return some;
+    if (skipped !== undefined) this.#options.onSkipped?.(skipped);
+    return skipped !== undefined;
   }
 
   /** What is published to the same partition shares appends. */

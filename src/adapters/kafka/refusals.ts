@@ -19,6 +19,17 @@ const IN_ALL = 32;
 
 const OF_SIZE: ReadonlySet<string | undefined> = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);
 
+/** Why a record is not sent: for its size, or since its topic takes no record at all. */
+export type SkipReason = 'size' | 'any';
+
+/** Records of a topic that were not sent, since it would refuse them as it refused others. */
+export interface Skipped {
+  readonly topic: string;
+  readonly reason: SkipReason;
+  readonly errorCode: string | undefined;
+  readonly records: number;
+}
+
 interface RefusedLately {
   errorCode: string | undefined;
   /** A record of so many bytes, or more, is refused; so is a batch of several. */
@@ -69,11 +80,14 @@ export class Refusals {
   }
 
   /** Why the topic would refuse a record of so many bytes; undefined if it may take it. */
-  reason(topic: string, bytes: number): string | undefined {
+  expected(topic: string, bytes: number): (Omit<Skipped, 'records'> & { readonly message: string }) | undefined {
     const known = this.#lately.get(topic);
     if (known === undefined || bytes < known.recordBytes) return undefined;
-    const what = known.recordBytes === 0 ? 'others' : 'one that is not larger';
-    return `topic ${topic} refuses the record, as it refused ${what} a moment ago: ${known.errorCode}`;
+    const { errorCode } = known;
+    const reason = known.recordBytes === 0 ? 'any' : 'size';
+    const what = reason === 'any' ? 'others' : 'one that is not larger';
+    const message = `topic ${topic} refuses the record, as it refused ${what} a moment ago: ${errorCode}`;
+    return { topic, reason, errorCode, message };
   }
 
   /** Whether the topic may take several records of so many bytes as one batch. */

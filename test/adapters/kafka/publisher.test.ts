@@ -1,7 +1,7 @@
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
-import { RecentTopics } from '../../../src/adapters/kafka/refusals.ts';
+import { RecentTopics, type Skipped } from '../../../src/adapters/kafka/refusals.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import { AppendQueue } from '../../../src/kafka/loops/append-queue.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
@@ -35,6 +35,7 @@ class World {
   readonly cleared: string[] = [];
   readonly doubted: string[] = [];
   readonly revoked = new Set<string>();
+  readonly skipped: Skipped[] = [];
   statuses = new Map<string, TopicStatus>();
   /** The outcome of an append: a fault, undefined for success, or a promise that never settles. */
   respond: (send: Send) => KafkaErrorCode | Promise<never> | undefined = () => undefined;
@@ -66,6 +67,7 @@ class World {
       requestTopic: REQUESTS,
       runtime: this.runtime,
       isRevoked: (topic) => this.revoked.has(topic),
+      onSkipped: (skipped) => void this.skipped.push(skipped),
       topics: {
         status: async (topic) => {
           const reason = this.unwritable.get(topic);
@@ -384,14 +386,16 @@ describe('a topic that refuses what it gets', () => {
   };
 
   it.each([
-    ['MESSAGE_TOO_LARGE', 2],
-    ['INVALID_RECORD', 13],
-  ])('by %s is asked with one record, then gets none for ten seconds', async (errorCode, most) => {
+    ['MESSAGE_TOO_LARGE', 2, 'size'],
+    ['INVALID_RECORD', 13, 'any'],
+  ])('by %s is asked with one record, then gets none for ten seconds', async (errorCode, most, reason) => {
     world.respond = () => errorCode;
     const first = await sentIn(replies(500));
     expect([first.appends <= most, first.delivered]).toEqual([true, 0]);
     expect(first.outcomes.at(-1)).toContain(errorCode);
+    world.skipped.length = 0;
     expect(await sentIn(replies(500))).toMatchObject({ appends: 0, delivered: 0 });
+    expect(world.skipped).toEqual([{ topic: T, reason, errorCode, records: 500 }]);
     await world.runtime.until(world.runtime.sleep(10_000));
     world.respond = () => undefined;
     expect(await sentIn(replies(500))).toMatchObject({ appends: 1, delivered: 500 });
