@@ -16,6 +16,11 @@ export interface Rate {
   readonly requests_per_s: number;
   /** Processor time per request, in microseconds; other load on the machine changes it less than the rate. */
   readonly cpu_us: number;
+  /**
+   * Of it, what the busiest thread used, which is the main thread of a process in JavaScript; the rest is of threads that
+   * compile, collect memory, or serve sockets. Left out if the system does not report it.
+   */
+  readonly busiest_thread_us?: number;
   /** The same of what was looked at besides. */
   readonly beside_us?: number;
 }
@@ -24,7 +29,12 @@ export interface Rate {
 export interface Measured extends Pick<Running, 'cpuMs' | 'check'> {
   /** Processor time of another process, which is looked at besides. */
   besideMs?(): number;
+  /** Processor time of each thread, by its number. */
+  threadsMs?(): ReadonlyMap<string, number>;
 }
+
+/** Nothing was measured, since all replies were there at the first look after the begin of the measurement. */
+export class TooFewRequests extends Error {}
 
 /**
  * Fills the request topic with `requests` requests for `ids` IDs each; `shift`: how many partitions each is off its
@@ -55,6 +65,8 @@ const FIRST_TENTH = 0.1;
 /**
  * The rate at which a contender that has just started serves a full topic, to the last reply; `before`: replies written
  * by earlier runs; `fromShare`: the share of the replies from which on it is measured.
+ *
+ * @throws TooFewRequests if the contender was faster than the looks at it.
  */
 export async function rateOf(
   stage: Stage,
@@ -64,24 +76,35 @@ export async function rateOf(
   before = 0,
   fromShare = FIRST_TENTH,
 ): Promise<Rate> {
-  let from:
-    | { readonly atMs: number; readonly cpuMs: number; readonly besideMs: number; readonly seen: number }
-    | undefined;
+  const look = (seen: number) => ({
+    seen,
+    atMs: performance.now(),
+    cpuMs: running.cpuMs(),
+    besideMs: running.besideMs?.() ?? Number.NaN,
+    threadsMs: running.threadsMs?.() ?? new Map<string, number>(),
+  });
+  let from: ReturnType<typeof look> | undefined;
   let rate: Rate | undefined;
   await until(running, TIMEOUT_MS + requests / SLOWEST_PER_MS, POLL_MS, async () => {
     const seen = (await stage.replied(topics)) - before;
-    const [atMs, cpuMs, besideMs] = [performance.now(), running.cpuMs(), running.besideMs?.() ?? Number.NaN];
-    if (from === undefined && seen >= requests * fromShare) from = { atMs, cpuMs, besideMs, seen };
-    if (from === undefined || seen < requests) return false;
-    const served = seen - from.seen;
+    if (from === undefined) {
+      if (seen >= requests * fromShare) from = look(seen);
+      return seen >= requests;
+    }
+    if (seen < requests) return false;
+    const [begin, now] = [from, look(seen)];
+    const served = now.seen - begin.seen;
     const usEach = (tookMs: number) => Number(((1_000 * tookMs) / served).toFixed(1));
+    const threads = [...now.threadsMs].map(([thread, ms]) => ms - (begin.threadsMs.get(thread) ?? 0));
     rate = {
-      requests_per_s: Math.round((1_000 * served) / (atMs - from.atMs)),
-      cpu_us: usEach(cpuMs - from.cpuMs),
-      ...(running.besideMs === undefined ? {} : { beside_us: usEach(besideMs - from.besideMs) }),
+      requests_per_s: Math.round((1_000 * served) / (now.atMs - begin.atMs)),
+      cpu_us: usEach(now.cpuMs - begin.cpuMs),
+      ...(threads.length === 0 ? {} : { busiest_thread_us: usEach(Math.max(...threads)) }),
+      ...(running.besideMs === undefined ? {} : { beside_us: usEach(now.besideMs - begin.besideMs) }),
     };
     return true;
   });
-  if (rate === undefined) throw new Error('the contender had sent all replies before the first poll: raise --requests');
+  if (rate === undefined)
+    throw new TooFewRequests('all replies were there before anything could be measured: raise --requests');
   return rate;
 }

@@ -4,25 +4,34 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 
 /**
  * The processes that are compared. 'worker' serves requests. 'copy' consumes a record, produces it and commits, with
- * kafkajs. 'wire' reads a record, appends it to a ledger, follows the ledger and replies, with our own wire.
+ * kafkajs. 'wire' reads a record, appends it to a ledger, follows the ledger and replies, with our own wire. A program
+ * copies as 'copy' does, with another client.
  */
-export type Contender = 'worker' | 'copy' | 'wire';
+export type Contender = 'worker' | 'copy' | 'wire' | Program;
+
+/** A program that takes the arguments of the copy loop: brokers, topic to read, topic to write, group. */
+export interface Program {
+  readonly name: string;
+  readonly command: string;
+  /** Before those of the copy loop. */
+  readonly args: readonly string[];
+}
 
 /** A contender that does not exit within this time of SIGTERM is killed. */
 const STOP_TIMEOUT_MS = 15_000;
 /** The unit of processor time in /proc. */
-const CPU_TICK_MS = 10;
+export const CPU_TICK_MS = 10;
 
 /** The process of a contender. */
 export class Running implements AsyncDisposable {
-  readonly #contender: Contender;
+  readonly #contender: string;
   readonly #child: ChildProcess;
   readonly #index: string | undefined;
   readonly #ended: Promise<unknown>;
   #exit: string | undefined;
 
   /** `index`: a directory to remove when the process is stopped. */
-  constructor(contender: Contender, child: ChildProcess, index: string | undefined) {
+  constructor(contender: string, child: ChildProcess, index: string | undefined) {
     this.#contender = contender;
     this.#child = child;
     this.#index = index;
@@ -97,7 +106,7 @@ function threadsMsOf(pid: number | undefined): ReadonlyMap<string, number> {
   const tasks = `/proc/${pid}/task`;
   const found = new Map<string, number>();
   for (const task of listed(tasks)) {
-    const [ns] = textOf(`${tasks}/${task}/schedstat`)?.split(' ') ?? [];
+    const [ns] = procText(`${tasks}/${task}/schedstat`)?.split(' ') ?? [];
     if (ns !== undefined) found.set(task, Number(ns) / 1e6);
   }
   return found;
@@ -112,8 +121,8 @@ function listed(directory: string): readonly string[] {
   }
 }
 
-/** A file of /proc; undefined if the thread has ended, and where there is no such file. */
-function textOf(file: string): string | undefined {
+/** A file of /proc; undefined if its process or thread has ended, and where there is no such file. */
+export function procText(file: string): string | undefined {
   try {
     return readFileSync(file, 'latin1');
   } catch {

@@ -119,9 +119,14 @@ export class Stage implements AsyncDisposable {
     const { requests, replies, ledger } = topics;
     const env = { ...topics.env, ...(own === undefined ? {} : { INDEX_DIR: own }), ...more };
     const addresses = [this.#servers.brokers.join(','), requests, replies];
+    const copied = [...addresses, `${topics.env.KAFKA_GROUP_ID}-copy`];
+    if (typeof contender === 'object') {
+      const { name, command, args } = contender;
+      return new Running(name, this.#run([...args, ...copied], env, command), own);
+    }
     const args = {
       worker: [main, 'worker'],
-      copy: [SCRIPTS.copy, ...addresses, `${topics.env.KAFKA_GROUP_ID}-copy`],
+      copy: [SCRIPTS.copy, ...copied],
       wire: [SCRIPTS.wire, ...addresses, ledger],
     }[contender];
     return new Running(contender, this.#run(args, env), own);
@@ -138,7 +143,10 @@ export class Stage implements AsyncDisposable {
     if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
   }
 
-  /** The number of records ever appended to the topic. */
+  /**
+   * The number of records ever appended to the topic, without those of transactions that are not committed yet, and with
+   * a mark for each transaction that was.
+   */
   async written(topic: string, partitions: number): Promise<number> {
     return sumOf(await this.#ends([topic], partitions));
   }
@@ -156,7 +164,7 @@ export class Stage implements AsyncDisposable {
     const answers = await Promise.all(
       [...Map.groupBy(all, (_, i) => nodes[i] ?? -1)].map(([node, its]) => {
         const asked = its.map((one) => ({ ...one, timestampMs: -1 }));
-        const request = { isolation: 'read_uncommitted', partitions: asked } as const;
+        const request = { isolation: 'read_committed', partitions: asked } as const;
         return this.cluster.call(node, 'control', CALL_TIMEOUT_MS, (link) => link.call('listOffsets', request));
       }),
     );
@@ -189,9 +197,9 @@ export class Stage implements AsyncDisposable {
     await this.#servers.stop();
   }
 
-  #run(args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
+  #run(args: readonly string[], env: Readonly<Record<string, string>>, command = process.execPath): ChildProcess {
     const stdio = ['ignore', 'ignore', 'inherit'] as const;
-    return spawn(process.execPath, [...args], { env: { ...process.env, ...env }, stdio: [...stdio] });
+    return spawn(command, [...args], { env: { ...process.env, ...env }, stdio: [...stdio] });
   }
 }
 

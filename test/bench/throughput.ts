@@ -3,9 +3,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fill, type Rate, rateOf } from './backlog.ts';
+import { table } from '../../src/cli/output.ts';
+import { fill, type Rate, rateOf, TooFewRequests } from './backlog.ts';
+import { type Judged, judged } from './goals.ts';
 import { optionsOf, refuse } from './options.ts';
+import { MOST_OTHERS_PERCENT, watchOthers } from './others.ts';
+import { PEERS, type Peer, Peers } from './peers/peers.ts';
 import type { Contender } from './running.ts';
+import { METHOD, MOST_PAIRS } from './spread.ts';
 import { median, Stage } from './stage.ts';
 
 /**
@@ -13,12 +18,12 @@ import { median, Stage } from './stage.ts';
  * another order each time. Absolute figures depend on the machine; the ratios much less, and of these the processor
  * time of a request says more than the rate on a busy machine.
  *
- * Each run starts with all requests on the topic, and is timed from the first tenth of the replies to the last reply,
- * so that start-up does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by
+ * Each run starts with all requests on the topic, and is timed from a share of the replies to the last reply, so that
+ * start-up, and with --warm-up the compilation of hot code, does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by
  * that limit.
  */
 interface Setup {
-  readonly process?: Contender;
+  readonly process?: Exclude<Contender, object> | Peer;
   readonly env?: Readonly<Record<string, string>>;
   /** Of each request, besides those that address its reply. */
   readonly headers?: Readonly<Record<string, string>>;
@@ -38,6 +43,8 @@ const SETUPS: Readonly<Record<string, Setup>> = {
   worker: {},
   copy: { process: 'copy' },
   wire: { process: 'wire' },
+  java: { process: 'java' },
+  librdkafka: { process: 'librdkafka' },
   replay: { isReplay: true },
   copied: { headers: traceparent('01') },
   untraced: { env },
@@ -51,89 +58,172 @@ const options = optionsOf(
     'Measures the requests per second of one worker, its ratio to the limit of the ID layout, and to others:',
     '  copy       a kafkajs loop that only copies records (consume, produce, commit)',
     '  wire       the record operations of a worker without its logic',
+    "  java       a loop of Java's client that copies records exactly once, in transactions; needs a JDK",
+    '  librdkafka the same with librdkafka; needs gcc and librdkafka-dev',
     '  replay     the worker, which has decided all requests before',
     '  copied     the worker, and each request has a traceparent, which is copied to its reply',
     '  untraced   the worker, with an SDK that exports traces; no request has a traceparent',
     '  unsampled  the same, and each has one that is not sampled',
     '  sampled    the same, and each has one that is',
+    'For requests of one ID it also compares what the worker takes to its goals.',
     'npm run bench -- --compare COMMIT compares this tree with a commit; with --help it says how.',
   ],
-  { requests: 200_000, partitions: 8, rounds: 3, 'ids-per-request': [1, 100], beside: 'copy,wire' },
-  { beside: 'what the worker is measured beside' },
+  { requests: 200_000, 'warm-up': 0.1, partitions: 8, rounds: 3, 'ids-per-request': [1, 100], beside: 'copy,wire' },
+  {
+    beside: 'what the worker is measured beside; a peer whose tools are missing is left out',
+    'warm-up': 'the share of the replies after which measuring begins',
+  },
 );
-const { requests, partitions } = options;
-const others = options.beside.split(',');
-const unknown = others.find((name) => SETUPS[name] === undefined);
+const { requests, partitions, 'warm-up': warmUp } = options;
+const wanted = options.beside.split(',');
+const unknown = wanted.find((name) => SETUPS[name] === undefined);
 if (unknown !== undefined) refuse(`--beside has no '${unknown}': it takes some of ${Object.keys(SETUPS).join()}`);
+if (!(warmUp >= 0 && warmUp < 1)) refuse('--warm-up must be at least 0 and below 1');
+if (!(options.rounds >= 1 && options.rounds <= MOST_PAIRS)) refuse(`--rounds must be from 1 to ${MOST_PAIRS}`);
 
 /** The limit of the default layout: 4,096 IDs in each millisecond. */
 const LIMIT_IDS_PER_S = 4_096_000;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
-async function serve(stage: Stage, ids: number, { process: contender = 'worker', ...setup }: Setup): Promise<Rate> {
+/** The rate and the cost of a contender; undefined if it was too fast for so few requests. */
+async function serve(stage: Stage, ids: number, setup: Setup): Promise<Rate | undefined> {
+  const { process: name = 'worker', headers, env: own } = setup;
+  const contender: Contender | undefined = isPeer(name) ? peers.program(name) : name;
+  if (contender === undefined) throw new RangeError(`${name} was not compiled`);
   const topics = await stage.topics(partitions);
-  await fill(stage, topics, requests, ids, setup);
+  await fill(stage, topics, requests, ids, headers === undefined ? {} : { headers });
   using index = mkdtempDisposableSync(join(tmpdir(), 'idalloc-bench-'));
   const run = async (group: string) => {
     const before = await stage.replied(topics);
-    const own = { INDEX_DIR: index.path, KAFKA_GROUP_ID: `${topics.env.KAFKA_GROUP_ID}-${group}` };
-    await using running = stage.start(contender, topics, { ...own, ...setup.env });
-    return await rateOf(stage, topics, running, requests, before);
+    const more = { INDEX_DIR: index.path, KAFKA_GROUP_ID: `${topics.env.KAFKA_GROUP_ID}-${group}`, ...own };
+    await using running = stage.start(contender, topics, more);
+    return await rateOf(stage, topics, running, requests, before, warmUp);
   };
-  const first = await run('first');
-  return setup.isReplay ? await run('replay') : first;
+  try {
+    const first = await run('first');
+    return setup.isReplay ? await run('replay') : first;
+  } catch (error) {
+    if (!(error instanceof TooFewRequests)) throw error;
+    say(`${name}: ${error.message}`);
+    return undefined;
+  }
 }
 
+function isPeer(name: string): name is Peer {
+  return (PEERS as readonly string[]).includes(name);
+}
+
+/** By the names of the contenders; of those that were too fast there is none. */
 type Rates = Readonly<Record<string, Rate>>;
 
-async function roundOf(stage: Stage, ids: number, round: number): Promise<Rates> {
-  const rates: Record<string, Rate> = {};
-  const names = ['worker', ...others];
-  for (const name of round % 2 === 1 ? names : names.toReversed()) {
-    const rate = await serve(stage, ids, SETUPS[name] as Setup);
-    rates[name] = rate;
-    say(
-      `round ${round}, ${ids} IDs each, ${name}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} us of processor time`,
-    );
-  }
-  return rates;
+interface Round {
+  readonly rates: Rates;
+  /** What others took of the machine meanwhile, in percent. */
+  readonly others_percent: number;
 }
 
-function resultOf(ids: number, rounds: readonly Rates[]) {
+async function roundOf(stage: Stage, ids: number, round: number): Promise<Round> {
+  const [rates, othersPercent]: [Record<string, Rate>, () => number] = [{}, watchOthers()];
+  const names = ['worker', ...beside];
+  for (const name of round % 2 === 1 ? names : names.toReversed()) {
+    const rate = await serve(stage, ids, SETUPS[name] as Setup);
+    if (rate === undefined) continue;
+    rates[name] = rate;
+    const busiest = rate.busiest_thread_us === undefined ? '' : `, ${rate.busiest_thread_us} of them of one thread`;
+    say(
+      `round ${round}, ${ids} IDs each, ${name}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} us of processor time${busiest}`,
+    );
+  }
+  return { rates, others_percent: Number(othersPercent().toFixed(1)) };
+}
+
+const UNKNOWN = Number.NaN;
+
+function resultOf(ids: number, found: readonly Round[]) {
   const limit = Math.round(LIMIT_IDS_PER_S / ids);
-  const medianOf = (of: (rates: Rates) => number) => Number(median(rounds.map(of)).toFixed(3));
+  const rounds = found.map(({ rates }) => rates);
+  const medianOf = (of: (rates: Rates) => number) => {
+    const values = rounds.map(of).filter((value) => value > 0);
+    return values.length === 0 ? undefined : Number(median(values).toFixed(3));
+  };
   const ratio = (one: string, other: string, of: keyof Rate) =>
-    medianOf(({ [one]: first, [other]: second }) => (first?.[of] ?? Number.NaN) / (second?.[of] ?? Number.NaN));
+    medianOf(({ [one]: first, [other]: second }) => (first?.[of] ?? UNKNOWN) / (second?.[of] ?? UNKNOWN));
+  const own = (of: keyof Rate) => medianOf(({ worker }) => worker?.[of] ?? UNKNOWN);
   return {
     ids_per_request: ids,
-    requests_per_s: medianOf(({ worker }) => worker?.requests_per_s ?? Number.NaN),
-    ...(others.includes('copy') && { requests_per_s_ratio: ratio('worker', 'copy', 'requests_per_s') }),
-    ...(others.includes('wire') && { wire_ratio: ratio('worker', 'wire', 'requests_per_s') }),
+    requests_per_s: own('requests_per_s'),
+    cpu_us: own('cpu_us'),
+    busiest_thread_us: own('busiest_thread_us'),
+    requests_per_s_ratio: ratio('worker', 'copy', 'requests_per_s'),
+    wire_ratio: ratio('worker', 'wire', 'requests_per_s'),
     limit_requests_per_s: limit,
-    limit_ratio: medianOf(({ worker }) => (worker?.requests_per_s ?? Number.NaN) / limit),
+    limit_ratio: medianOf(({ worker }) => (worker?.requests_per_s ?? UNKNOWN) / limit),
     /** Of each of the others to the worker. */
-    beside: others.map((name) => {
-      const [rate, cpu] = [ratio(name, 'worker', 'requests_per_s'), ratio(name, 'worker', 'cpu_us')];
-      return { name, requests_per_s_ratio: rate, cpu_ratio: cpu };
-    }),
-    rounds,
+    beside: beside.map((name) => ({
+      name,
+      requests_per_s_ratio: ratio(name, 'worker', 'requests_per_s'),
+      cpu_ratio: ratio(name, 'worker', 'cpu_us'),
+      busiest_thread_ratio: ratio(name, 'worker', 'busiest_thread_us'),
+    })),
+    goals: ids === 1 ? judged(rounds) : [],
+    others_percent: Math.max(...found.map(({ others_percent }) => others_percent)),
+    rounds: found,
   };
 }
 
-const rounds = new Map<number, Rates[]>(options['ids-per-request'].map((ids) => [ids, []]));
+const shown = (value: number | undefined) => (value === undefined ? 'not measured' : String(value));
+
+function goalsText(goals: readonly Judged[]): string {
+  const right = true;
+  const columns = [
+    { title: 'the worker' },
+    { title: 'mean', right },
+    { title: 'spread', right },
+    { title: 'goal', right },
+    { title: '' },
+  ];
+  const rows = goals.map(({ figure, ratio, low, high, pairs, goal, isCost, reached }) => [
+    figure,
+    ratio.toFixed(2),
+    pairs > 1 ? `${low.toFixed(2)} to ${high.toFixed(2)}` : 'one round',
+    `${isCost ? 'at most' : 'at least'} ${goal}`,
+    reached,
+  ]);
+  return goals.length === 0 ? '' : `${table(columns, rows)}Spread: ${METHOD}.\n`;
+}
+
+function textOf(result: ReturnType<typeof resultOf>): string {
+  const { ids_per_request: ids, requests_per_s: perSecond, limit_ratio: toLimit, cpu_us: cpu } = result;
+  const lines = [
+    `${ids} IDs per request: ${shown(perSecond)} requests/s, ${shown(toLimit)} times the limit of the layout; ` +
+      `${shown(cpu)} us of processor time, ${shown(result.busiest_thread_us)} of them of its main thread`,
+    ...result.beside.map(
+      ({ name, requests_per_s_ratio: rate, cpu_ratio: all, busiest_thread_ratio: busiest }) =>
+        `  ${name}: ${shown(rate)} times the requests/s, ${shown(all)} times the processor time of each, ` +
+        `${shown(busiest)} times that of the busiest thread`,
+    ),
+  ];
+  const busy = result.others_percent > MOST_OTHERS_PERCENT;
+  if (busy) lines.push(`Others took up to ${result.others_percent} % of the machine: figures of a quiet one differ.`);
+  return `${lines.join('\n')}\n${goalsText(result.goals)}`;
+}
+
+using peers = await Peers.compiled(
+  PEERS.filter((peer) => wanted.includes(peer)),
+  say,
+);
+const beside = wanted.filter((name) => !isPeer(name) || peers.program(name) !== undefined);
+const rounds = new Map<number, Round[]>(options['ids-per-request'].map((ids) => [ids, []]));
 {
   await using stage = await Stage.open(say);
+  const [warm = 1] = options['ids-per-request'];
+  say(`the broker warms up; it does not count: ${JSON.stringify(await serve(stage, warm, {}))}`);
   for (let round = 1; round <= options.rounds; round += 1) {
     for (const [ids, its] of rounds) its.push(await roundOf(stage, ids, round));
   }
 }
 sink.close();
 const results = [...rounds].map(([ids, its]) => resultOf(ids, its));
-if (options.json) process.stdout.write(`${JSON.stringify({ requests, partitions, results })}\n`);
-else {
-  for (const { ids_per_request: ids, requests_per_s: perSecond, limit_ratio: toLimit, beside } of results) {
-    process.stdout.write(`${ids} IDs per request: ${perSecond} requests/s, ${toLimit} times the limit of the layout\n`);
-    for (const { name, requests_per_s_ratio: rate, cpu_ratio: cpu } of beside)
-      process.stdout.write(`  ${name}: ${rate} times the requests/s, ${cpu} times the processor time of each\n`);
-  }
-}
+process.stdout.write(
+  options.json ? `${JSON.stringify({ requests, partitions, results })}\n` : results.map(textOf).join(''),
+);
