@@ -140,8 +140,11 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 10570,
-    folders: ['audit', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
+    lines: 11290,
+    folders: [
+      ...['audit', 'bundle', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'status'],
+      ...['topics', 'trace'],
+    ],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'tracing/traces.ts'],

@@ -23,7 +23,9 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   deadletters: async () => (await import('./dead-letters/dead-letters.ts')).deadLettersCommand,
   namespace: async () => (await import('./namespace/namespace.ts')).namespaceCommand,
   topics: async () => (await import('./topics/topics.ts')).topicsCommand,
+  status: async () => (await import('./status/status.ts')).statusCommand,
   doctor: async () => (await import('./doctor/doctor.ts')).doctorCommand,
+  bundle: async () => (await import('./bundle/bundle.ts')).bundleCommand,
   completion: async () => (await import('./completion.ts')).completionCommand,
 };
 

@@ -35,7 +35,7 @@ export async function runWorker(context: CliContext): Promise<void> {
   await using ops = await startOps({
     ...config.ops,
     ready,
-    status: () => worker?.status,
+    status: () => worker && { ...worker.status, version },
     layout: config.layout,
     metrics,
     monotonicMs: () => performance.now(),

@@ -47,6 +47,7 @@ export interface WorkerIdStatus {
 export interface Status {
   readonly now_ms: number;
   readonly started_ms: number;
+  readonly version?: string;
   readonly ready: boolean;
   readonly reason: string | null;
   readonly detail: string | null;
