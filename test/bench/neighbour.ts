@@ -94,7 +94,7 @@ const SCENES: Readonly<Record<string, Scene>> = {
   mix: {
     env: quotaOf(1_000),
     prepare: async (realm, replyTopic) => {
-      for (const prepare of [fill, widen, refusing]) await prepare(realm, replyTopic);
+      for (const prepare of [refusing, widen, fill]) await prepare(realm, replyTopic);
     },
   },
 };

@@ -234,7 +234,10 @@ const MANY_BYTES = 1_048_576;
 const FEW_BYTES = 64 * 1024;
 /** When this many entries are near each other, their neighbours are likely to be read next. */
 const MANY_ENTRIES = 16;
-/** Offsets that are nearer are read by the same fetch: as many entries as fit into the bytes of a few. */
+/**
+ * Offsets that are nearer are read by the same fetch: as many entries as fit into the bytes of a few. Of many offsets
+ * only so near ones that what lies between all of them fits into the bytes of many.
+ */
 const NEAR = 500;
 /** Places that are fetched side by side. */
 const FETCHES_AT_ONCE = 8;
@@ -249,9 +252,11 @@ interface Chunk {
   readonly from: number;
   readonly next: number;
   readonly records: readonly FetchedRecord[];
+  /** As they were fetched. */
+  readonly bytes: number;
 }
 
-const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
+const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [], bytes: 0 };
 
 /**
  * Reads single entries of the ledger by their offsets. Where they lie apart, several places are fetched side by side,
@@ -282,21 +287,28 @@ export class KafkaLedgerEntries implements LedgerEntries {
     for (const offset of offsets) if (isWithin(last, offset)) take(last, offset);
     const due = placesOf(offsets.filter((offset) => !isWithin(last, offset)));
     const share = Math.floor(MANY_BYTES / Math.max(1, due.length));
-    const fetchInTurn = async () => {
-      for (let place = due.shift(); place !== undefined; place = due.shift()) {
-        const maxBytes = Math.min(share, place.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
-        let chunk = NOTHING;
+    let hasFailed = false;
+    // Neighbours of a place are often in its chunk, so they are not in another lane.
+    const fetchInTurn = async (places: readonly (readonly number[])[]) => {
+      let chunk = NOTHING;
+      for (const place of places) {
+        let left = Math.min(share, place.length >= MANY_ENTRIES ? MANY_BYTES : FEW_BYTES);
         for (const offset of place) {
-          if (!isWithin(chunk, offset)) chunk = await this.#readFrom(partition, offset, maxBytes);
+          if (hasFailed) return;
+          if (!isWithin(chunk, offset)) {
+            chunk = await this.#readFrom(partition, offset, Math.max(1, left));
+            left -= chunk.bytes;
+          }
           take(chunk, offset);
         }
         if (chunk.next > last.next) last = chunk;
       }
     };
     try {
-      await Promise.all(Array.from({ length: Math.min(due.length, FETCHES_AT_ONCE) }, fetchInTurn));
-    } finally {
-      due.length = 0; // once one has failed, nothing more is fetched
+      await Promise.all(lanesOf(due).map(fetchInTurn));
+    } catch (error) {
+      hasFailed = true; // nothing more is fetched
+      throw error;
     }
     if (forgets === this.#forgets) this.#keep(partition, last);
     return found;
@@ -346,7 +358,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());
-    if (next > offset) return { requestedAtMs, from: offset, next, records };
+    if (next > offset) return { requestedAtMs, from: offset, next, records, bytes: fetched.records.length };
     throw new KafkaError(
       'OFFSET_NOT_AVAILABLE',
       `${topic}/${partition} ends before offset ${offset}, according to its leader`,
@@ -361,7 +373,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const { cluster, runtime, topic } = this.#options;
     const requestedAtMs = runtime.monotonicMs();
     const start = await offsetAt(cluster, runtime, { topic, partition, isolation, timeoutMs }, START);
-    if (offset < start) return { requestedAtMs, from: offset, next: start, records: [] };
+    if (offset < start) return { ...NOTHING, requestedAtMs, from: offset, next: start };
     throw new KafkaError(BEYOND_END, `${topic}/${partition} has no offset ${offset}, according to its leader`);
   }
 }
@@ -388,13 +400,21 @@ function isWithin({ from, next }: Chunk, offset: number): boolean {
 /** Rising offsets, apart where they are far from each other. */
 function placesOf(offsets: readonly number[]): number[][] {
   const places: number[][] = [];
+  const near = Math.min(NEAR, (MANY_ENTRIES * NEAR) / offsets.length);
   let before = Number.NEGATIVE_INFINITY;
   for (const offset of offsets) {
-    if (offset - before < NEAR) places.at(-1)?.push(offset);
+    if (offset - before < near) places.at(-1)?.push(offset);
     else places.push([offset]);
     before = offset;
   }
   return places;
+}
+
+/** The places in order, for as many fetches side by side. */
+function lanesOf(places: readonly number[][]): number[][][] {
+  const lanes = Math.min(places.length, FETCHES_AT_ONCE);
+  const from = (lane: number) => Math.floor((lane * places.length) / lanes);
+  return Array.from({ length: lanes }, (_, lane) => places.slice(from(lane), from(lane + 1)));
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

@@ -56,25 +56,31 @@ describe('reading entries by their offsets', () => {
     entries.forget(0);
     const beganMs = stage.runtime.monotonicMs();
     expect(await found(apart)).toEqual(apart);
-    expect(stage.asked(0, LEDGER).slice(1)).toEqual(apart);
     expect(stage.fetches.slice(1).filter(({ atMs }) => atMs === beganMs)).toHaveLength(8);
   });
 
-  it('fetches a megabyte at most, besides a batch for each place', async () => {
-    for (let batch = 0; batch < 1_000; batch += 1) send(50, 100);
-    const batchBytes = log().read(0, 50, 1, true).length;
-    let bytes = 0;
-    stage.distort = (answer) => {
-      for (const { records } of answer.partitions) bytes += records.length;
-      return answer;
-    };
-    for (const count of [2, 16, 80]) {
-      bytes = 0;
-      const apart = Array.from({ length: count }, (_, i) => Math.floor((50_000 / count) * i));
-      expect(await found(apart)).toEqual(apart);
-      expect(bytes).toBeLessThanOrEqual(1_048_576 + count * batchBytes);
-      entries.forget(0);
-    }
+  it.each([1, 2, 15, 16, 80, 100, 101, 500])(
+    'fetches %i that are strewn over the log with a megabyte at most, besides a batch for each',
+    async (count) => {
+      for (let batch = 0; batch < 1_000; batch += 1) send(50, 100);
+      const batchBytes = log().read(0, 50, 1, true).length;
+      let bytes = 0;
+      stage.distort = (answer) => {
+        for (const { records } of answer.partitions) bytes += records.length;
+        return answer;
+      };
+      const strewn = Array.from({ length: count }, (_, i) => Math.floor((50_000 / count) * (i + 0.5)));
+      expect(await found(strewn)).toEqual(strewn);
+      expect(stage.fetches.length).toBeLessThanOrEqual(count);
+      expect(bytes).toBeLessThanOrEqual(1_048_576 + stage.fetches.length * batchBytes);
+    },
+  );
+
+  it('fetches a batch once for all its entries, where these lie apart for their number', async () => {
+    for (let batch = 0; batch < 200; batch += 1) send(50, 100);
+    const strewn = Array.from({ length: 500 }, (_, i) => 20 * i);
+    expect(await found(strewn)).toEqual(strewn);
+    expect(stage.fetches.length).toBeLessThanOrEqual(200 + 8);
   });
 
   it('fetches nothing more once one place has failed', async () => {
