@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdtempDisposableSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
@@ -10,12 +10,15 @@ import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import * as tools from '../support/example-tools.ts';
 import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
 import { expectInvoices, type Take } from '../support/invoices.ts';
+import { LineService } from '../support/line-service.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { runIdalloc } from '../support/worker-process.ts';
 
 const TIMEOUT_MS = 300_000;
 const PARTITION = 2;
 const SCHEMAS = join(ROOT, 'schemas');
+const SUPPORT = join(ROOT, 'test/support');
 const TOO_MANY = 100_001;
 const REFUSED = /INVALID_COUNT: count 100001 is above 100000/;
 const run = promisify(execFile);
@@ -220,6 +223,42 @@ example('Python', python, (path) => {
     await realm.sendRaw([{ key: 'forged', value: forged }], realm.replyTopic);
     const stdout = expect.stringMatching(/differs from the ledger.s decision/);
     await expect(check()).rejects.toMatchObject({ code: 1, stdout });
+  });
+
+  test('a service with the client in an empty directory gets the same from the next worker as from the one that was killed', async () => {
+    await using own = await Realm.create(suiteServers());
+    const first = own.worker();
+    await first.ready();
+    for (const from of [join(tools.EXAMPLES, 'python/idalloc_client.py'), join(SUPPORT, 'clients/service.py')]) {
+      copyFileSync(from, join(place, basename(from)));
+    }
+    const create = ['sequence', 'create', 'invoices/2027', '--format', 'INV-{number:6}'];
+    expect(await runIdalloc(create, own.env)).toMatchObject({ code: 0 });
+    const topics = [suiteServers().brokers.join(), own.requestTopic, own.replyTopic];
+    await using service = new LineService(join(path, 'bin/python'), ['service.py', ...topics], place);
+
+    const before = await service.call({ id: 'order-1', count: 3 });
+    expect(before).toEqual({ ids: [expect.any(String), expect.any(String), expect.any(String)] });
+    expect(await service.call({ sequence: 'invoices/2027', id: 'order-1', count: 2 })).toEqual({
+      numbers: ['INV-000001', 'INV-000002'],
+    });
+    const { ids } = (await service.call({ next: 600 })) as { ids: string[] };
+    expect(new Set(ids).size).toBe(600);
+    await service.call({ id: 'used', count: 1 });
+    expect(await service.call({ id: 'used', count: 2 })).toEqual({
+      ...{ code: 'CONFLICT', retryable: false, correlation_id: 'used' },
+    });
+
+    first.kill('SIGKILL');
+    const during = service.call({ id: 'order-1', count: 3 });
+    await own.worker().ready();
+    expect(await during).toEqual(before);
+    expect(await service.call({ sequence: 'invoices/2027', id: 'order-2', count: 1 })).toEqual({
+      numbers: ['INV-000003'],
+    });
+    expect(await service.call({ sequence: 'nothing', id: 'order-2', count: 1 })).toMatchObject({
+      code: 'UNKNOWN_SEQUENCE',
+    });
   });
 
   const onto = (replyTopic: string, ...more: string[]) => script('request.py', '--reply-topic', replyTopic, ...more);
