@@ -1,13 +1,13 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { MAX_CHUNKS, PageShape, RunPrints } from './fingerprints.ts';
 import { cutItems, ITEM_BYTES, ITEM_WORDS, type Items, MAX_PLACES, sortItems } from './items.ts';
-import { chunksFor, MAX_CHUNKS, RunFilter } from './run-filter.ts';
 import { sequenceTableOf } from './sequence-table.ts';
 import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type TableShape } from './store.ts';
 
 /** How many runs of a level are merged into one of the next. */
 export const FAN_IN = 8;
-const LEVELS = 4;
+export const LEVELS = 4;
 /** The runs of this level are not merged. */
 export const LAST_LEVEL = LEVELS - 1;
 /** The entries of a run of the first level: those of the last one are then as many as an item has places for. */
@@ -15,17 +15,11 @@ export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** LAST_LEVEL;
 /** The average number of items in a row of a run. They take 1 KiB. */
 const ROW_PLACES = 128;
 
-/**
- * Bits of a run's filter for each of its places, by level. With 12 bits one look-up in 220 reads a run in vain, with 14
- * one in 550, with 16 one in 1,250, and with 20 one in 5,700. The small runs of the first levels get more than the
- * third one, since they are most of the runs to check and hold few of the entries. The last level gets the most, since
- * nothing bounds the number of its runs, and a row that is read in vain costs more than the rest of a look-up.
- */
-const FILTER_BITS = [16, 14, 12, 20] as const;
-
 /** The size of the runs of each level, in places and in rows. */
 export class RunShape {
   readonly #entries: number;
+  /** By level. */
+  readonly #pages: readonly PageShape[];
 
   /** `entries`: the size of a run of the first level, a power of two up to RUN_ENTRIES. */
   constructor(entries: number) {
@@ -33,14 +27,15 @@ export class RunShape {
       throw new RangeError(`the entries of a run must be a power of two up to ${RUN_ENTRIES}, not ${entries}`);
     }
     this.#entries = entries;
+    this.#pages = Array.from({ length: LEVELS }, (_, level) => new PageShape(this.placesAt(level)));
   }
 
   placesAt(level: number): number {
     return this.#entries * FAN_IN ** level;
   }
 
-  filterBitsAt(level: number): number {
-    return this.placesAt(level) * (FILTER_BITS[level] as number);
+  pagesAt(level: number): PageShape {
+    return this.#pages[level] as PageShape;
   }
 
   /** Each row has an equal part of all hashes; a row of one level covers a whole number of rows of the next. */
@@ -216,31 +211,22 @@ export class RunTables {
   }
 }
 
-/** How much is read or deleted in one step, which takes about a millisecond. */
+/** How much is deleted in one step, which takes about a millisecond. */
 const CHUNKS_A_STEP = 8;
 const ROWS_A_STEP = 128;
 
-/** A sealed run, with its filter unless that is among others of its level. */
-export interface SealedRun extends RunFacts {
-  readonly filter?: RunFilter;
-}
-
-/** A run that has just been written. */
-export interface WrittenRun extends RunFacts {
-  readonly filter: RunFilter;
-}
-
-/** Writes all of a run except `facts`. */
-export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): WrittenRun {
-  const filter = new RunFilter(shape.filterBitsAt(facts.level));
-  filter.addAll(items);
+/** Writes all of a run except `facts`; returns its fingerprints. */
+export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): RunPrints {
+  const prints = new RunPrints(shape.pagesAt(facts.level));
+  prints.addAll(items);
   writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
-  writeChunks(tables, facts, filter, 0, filter.chunks);
-  return { ...facts, filter };
+  writeChunks(tables, facts, prints, 0, prints.chunksBelow(1, 1));
+  return prints;
 }
 
 /**
- * Merges consecutive runs of the level below into one run; writes all of it except `facts`. Each step merges one row of
+ * Merges consecutive runs of the level below into one run; writes all of it except `facts`. Returns its fingerprints.
+ * Each step merges one row of
  * each input, in the order of hashes. The output does not count before the last step.
  */
 export function* mergeRuns(
@@ -248,8 +234,8 @@ export function* mergeRuns(
   shape: RunShape,
   facts: RunFacts,
   inputs: readonly RunFacts[],
-): Generator<void, WrittenRun> {
-  const filter = new RunFilter(shape.filterBitsAt(facts.level));
+): Generator<void, RunPrints> {
+  const prints = new RunPrints(shape.pagesAt(facts.level));
   const inputLevel = facts.level - 1;
   const steps = shape.rowsAt(inputLevel);
   const rowsAStep = shape.rowsAt(facts.level) / steps;
@@ -261,14 +247,14 @@ export function* mergeRuns(
       inputs.map(({ first }) => first - facts.first),
     );
     sortItems(items);
-    filter.addAll(items);
+    prints.addAll(items);
     writeRows(tables, shape, facts, items, step * rowsAStep, (step + 1) * rowsAStep);
-    const complete = filter.chunksBelow(step + 1, steps);
-    writeChunks(tables, facts, filter, chunk, complete);
+    const complete = prints.chunksBelow(step + 1, steps);
+    writeChunks(tables, facts, prints, chunk, complete);
     chunk = complete;
     if (step < steps - 1) yield;
   }
-  return { ...facts, filter };
+  return prints;
 }
 
 /** All items of some rows; each row's places are raised by its number in `raises`. */
@@ -300,21 +286,11 @@ function writeRows(
   }
 }
 
-function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, from: number, to: number): void {
-  for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, filter.chunk(chunk));
+function writeChunks(tables: RunTables, { id }: RunFacts, prints: RunPrints, from: number, to: number): void {
+  for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, prints.chunk(chunk));
 }
 
-/** Reads the filter of a run, in steps. Throws StoreError if it is damaged. */
-export function* loadFilter(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, RunFilter> {
-  const filter = new RunFilter(shape.filterBitsAt(level));
-  for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
-    filter.restore(chunk, readChunk(tables, id, chunk));
-    if (chunk % CHUNKS_A_STEP === 0) yield;
-  }
-  return filter;
-}
-
-/** A chunk of the filter of a run. Throws StoreError if it is damaged. */
+/** A chunk of the fingerprints of a run. Throws StoreError if it is damaged. */
 export function readChunk(tables: RunTables, id: number, chunk: number): Uint32Array<ArrayBuffer> {
   return tables.readFilter(id * MAX_CHUNKS + chunk);
 }
@@ -326,7 +302,7 @@ export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: Ru
     if (row > 0) yield;
     tables.deleteItems(level, id * rows + row, id * rows + Math.min(rows, row + ROWS_A_STEP));
   }
-  const chunks = chunksFor(shape.filterBitsAt(level));
+  const { chunks } = shape.pagesAt(level);
   for (let chunk = 0; chunk < chunks; chunk += CHUNKS_A_STEP) {
     if (chunk > 0) yield;
     tables.deleteFilters(id * MAX_CHUNKS + chunk, id * MAX_CHUNKS + chunk + CHUNKS_A_STEP);

@@ -1,17 +1,15 @@
-import { FilterColumns } from './filter-columns.ts';
 import { bitsOf, findPlaces, type Items, partOf, upperOf } from './items.ts';
+import { LevelFilter } from './level-filter.ts';
 import {
   deleteRun,
   FAN_IN,
   LAST_LEVEL,
-  loadFilter,
+  LEVELS,
   mergeRuns,
   type RunFacts,
   type RunShape,
   type RunTables,
   readChunk,
-  type SealedRun,
-  type WrittenRun,
   writeRun,
 } from './runs.ts';
 import { requireIntact } from './store.ts';
@@ -20,9 +18,9 @@ import { requireIntact } from './store.ts';
 const MERGE_PACE = 8;
 
 interface Merge {
-  readonly inputs: readonly SealedRun[];
+  readonly inputs: readonly RunFacts[];
   readonly output: RunFacts;
-  readonly steps: Generator<void, SealedRun>;
+  readonly steps: Generator<void, void>;
   /** The number of entries that a step merges. */
   readonly stepPlaces: number;
   /** The number of entries to merge by now. */
@@ -42,11 +40,9 @@ export class SealedRuns {
   readonly #shape: RunShape;
   readonly #sweeper: RunSweeper;
   /** Each starts where the previous one ends; levels never rise. */
-  #runs: readonly SealedRun[] = [];
-  /** Those of them that have their filters for themselves. */
-  #small: readonly WrittenRun[] = [];
-  /** The filters of the others, the runs of the last level. */
-  readonly #columns: FilterColumns<SealedRun>;
+  #runs: readonly RunFacts[] = [];
+  /** By level. */
+  readonly #filters: readonly LevelFilter<RunFacts>[];
   /** By the level of their inputs. */
   readonly #merges = new Map<number, Merge>();
   #nextId = 0;
@@ -55,7 +51,7 @@ export class SealedRuns {
     this.#tables = tables;
     this.#shape = shape;
     this.#sweeper = new RunSweeper(tables, shape, dead);
-    this.#columns = new FilterColumns(shape.filterBitsAt(LAST_LEVEL));
+    this.#filters = Array.from({ length: LEVELS }, (_, level) => new LevelFilter(shape.pagesAt(level)));
   }
 
   /** Opens the runs from `origin` on, in steps. Throws StoreError if one is missing or damaged. */
@@ -69,11 +65,11 @@ export class SealedRuns {
     const dead = all.filter(({ whole }) => !whole);
     const opened = new SealedRuns(tables, shape, dead);
     opened.#nextId = Math.max(-1, ...all.map(({ id }) => id)) + 1;
-    const large: readonly SealedRun[] = live.filter(({ level }) => level === LAST_LEVEL);
-    yield* opened.#columns.load(large, ({ id }, chunk) => readChunk(tables, id, chunk));
-    const small: WrittenRun[] = [];
-    for (const run of live.slice(large.length)) small.push({ ...run, filter: yield* loadFilter(tables, shape, run) });
-    opened.#setRuns([...large, ...small]);
+    for (const [level, filter] of opened.#filters.entries()) {
+      const runs = live.filter((run) => run.level === level);
+      yield* filter.load(runs, ({ id }, chunk) => readChunk(tables, id, chunk));
+    }
+    opened.#runs = live;
     return opened;
   }
 
@@ -85,9 +81,10 @@ export class SealedRuns {
   /** Writes the items of the entries at the offsets [first, end), which follow the last run. */
   seal(items: Items, entries: Pick<RunFacts, 'first' | 'end' | 'requests' | 'appended'>): void {
     const facts = { id: this.#newId(), level: 0, ...entries };
-    const run = writeRun(this.#tables, this.#shape, facts, items);
+    const prints = writeRun(this.#tables, this.#shape, facts, items);
     this.#tables.put(facts, true);
-    this.#setRuns([...this.#runs, run]);
+    for (const _ of this.#filterAt(0).add(facts, prints)); // takes a tenth of a millisecond
+    this.#runs = [...this.#runs, facts];
   }
 
   /**
@@ -97,10 +94,9 @@ export class SealedRuns {
   find(hash: number, from: number, found: number[]): void {
     if (from >= (this.end ?? 0)) return;
     const [upper, bits] = [upperOf(hash), bitsOf(hash)];
-    const holders: SealedRun[] = [];
-    this.#columns.find(upper, bits, holders);
+    const holders: RunFacts[] = [];
+    for (const filter of this.#filters) filter.find(upper, bits, holders);
     if (holders.length > 1) holders.sort((one, other) => one.first - other.first);
-    for (const run of this.#small) if (run.filter.mayHold(upper, bits)) holders.push(run);
     for (const { level, id, first, end } of holders) {
       if (end <= from) continue;
       const rows = this.#shape.rowsAt(level);
@@ -118,7 +114,7 @@ export class SealedRuns {
         merge.due -= merge.stepPlaces;
         const step = merge.steps.next();
         if (step.done !== true) continue;
-        this.#finish(level, merge, step.value);
+        this.#finish(level, merge);
         break;
       }
     }
@@ -146,24 +142,25 @@ export class SealedRuns {
     return merge;
   }
 
-  *#stepsOf(output: RunFacts, inputs: readonly RunFacts[]): Generator<void, SealedRun> {
-    const merged = yield* mergeRuns(this.#tables, this.#shape, output, inputs);
-    if (output.level < LAST_LEVEL) return merged;
-    yield;
-    yield* this.#columns.add(output, merged.filter);
-    return output;
+  *#stepsOf(output: RunFacts, inputs: readonly RunFacts[]): Generator<void, void> {
+    const prints = yield* mergeRuns(this.#tables, this.#shape, output, inputs);
+    yield* this.#filterAt(output.level).add(output, prints);
   }
 
-  #finish(level: number, { inputs, output }: Merge, merged: SealedRun): void {
+  #finish(level: number, { inputs, output }: Merge): void {
     this.#merges.delete(level);
     this.#tables.put(output, true);
-    const at = this.#runs.indexOf(inputs[0] as SealedRun);
+    const at = this.#runs.indexOf(inputs[0] as RunFacts);
     this.#retire(inputs);
-    this.#setRuns(this.#runs.toSpliced(at, inputs.length, merged));
+    this.#runs = this.#runs.toSpliced(at, inputs.length, output);
+  }
+
+  #filterAt(level: number): LevelFilter<RunFacts> {
+    return this.#filters[level] as LevelFilter<RunFacts>;
   }
 
   /** The runs that end at or below an offset. */
-  below(low: number): readonly SealedRun[] {
+  below(low: number): readonly RunFacts[] {
     return this.#runs.filter(({ end }) => end <= low);
   }
 
@@ -178,11 +175,11 @@ export class SealedRuns {
     for (const [level, { inputs, output, steps }] of this.#merges) {
       if (!inputs.some((run) => forgotten.has(run))) continue;
       this.#merges.delete(level);
-      steps.return(output); // leaves the column of its filter
+      steps.return(); // its fingerprints count for nothing
       this.#sweeper.add(output);
     }
     this.#retire([...forgotten]);
-    this.#setRuns(this.#runs.filter((run) => !forgotten.has(run)));
+    this.#runs = this.#runs.filter((run) => !forgotten.has(run));
   }
 
   /** Deletes some of the dropped and merged runs; true while there is more. */
@@ -190,17 +187,12 @@ export class SealedRuns {
     return this.#sweeper.sweep();
   }
 
-  #retire(runs: readonly SealedRun[]): void {
+  #retire(runs: readonly RunFacts[]): void {
     for (const run of runs) {
       this.#tables.put(run, false);
-      this.#columns.remove(run);
+      this.#filterAt(run.level).remove(run);
       this.#sweeper.add(run);
     }
-  }
-
-  #setRuns(runs: readonly SealedRun[]): void {
-    this.#runs = runs;
-    this.#small = runs.filter((run): run is WrittenRun => run.filter !== undefined);
   }
 
   #newId(): number {

@@ -46,13 +46,12 @@ import {
  * level, of two million entries each, stay as they are until the ledger's retention removes what they point to.
  * (`sealed-runs`, `runs`)
  *
- * Third, a key that is nowhere is recognised in memory. Each run has a filter of 12 to 20 bits for each entry, which
- * says 'not here' for all but one key in 220 to one in 5,700 (`run-filter`). Only then a row of the run, one kilobyte,
- * is read and searched. The filters are nearly all the memory that the index takes: 1.5 to 2 bytes for each entry, up
- * to 2.5 in a large partition. The last level has a run more for every two million entries, so its filters lie side by
- * side, and ten words answer for 32 runs (`filter-columns`). So a look-up costs about a microsecond in a partition of
- * two million entries, and about twice that in one of a hundred million. Rows are hardly the reason, as one look-up in
- * a hundred reads one in vain there, but no processor's cache holds such filters.
+ * Third, a key that is nowhere is recognised in memory, by a fingerprint for each entry, which says 'not here' for all
+ * but one key in 16,000 (`fingerprints`). Only then a row of the run, one kilobyte, is read and searched. The
+ * fingerprints are nearly all the memory that the index takes: 2.3 to 3 bytes for each entry. The last level has a run
+ * more for every two million entries, so those of up to 64 runs of a level lie together, and a look-up reads two places
+ * for all of them (`level-filter`). So a look-up costs about a microsecond in a partition of two million entries, and
+ * less than twice that in one of a hundred million, since no processor's cache holds so many.
  *
  * What a crash leaves: the index of a little while ago. Entries are added in memory, and written together with the
  * offset after them in one transaction: when a quarter of a run is unwritten, by `save` (each second), and when the
@@ -69,7 +68,7 @@ import {
  */
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
-const FORMAT = 14;
+const FORMAT = 15;
 
 /** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {

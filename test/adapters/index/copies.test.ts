@@ -69,7 +69,7 @@ describe('the copies of partitions', () => {
     const index = world.directory.openBare(BINDING, RUN);
     let steps = 1;
     for (; index.load(0); steps += 1) expect(() => index.end(0)).toThrow(RangeError);
-    expect(steps).toBeGreaterThan(5);
+    expect(steps).toBeGreaterThan(2);
     expect([index.end(0), index.placesOf(0, keyOf('k7'))]).toEqual([20_000, [7]]);
     expect(index.load(0)).toBe(false);
   });

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  bitsOf,
   cutItems,
   decodeSeed,
   encodeSeed,
@@ -17,7 +16,6 @@ import {
   upperOf,
 } from '../../../src/adapters/index/items.ts';
 import { RecentKeys } from '../../../src/adapters/index/open-run.ts';
-import { RunFilter } from '../../../src/adapters/index/run-filter.ts';
 import { EntryKey } from '../../../src/codec/ledger-key.ts';
 
 /** Any bytes as a key, with a first byte of their own. */
@@ -154,48 +152,5 @@ describe('recent keys', () => {
     for (let place = 0; place < 4_096; place += 97) expect(found(recent, hash(place))).toEqual([place]);
     recent.clear();
     expect([recent.count, found(recent, hash(5)), recent.since(0).length]).toEqual([0, [], 0]);
-  });
-});
-
-describe('the filter of a run', () => {
-  const holds = (filter: RunFilter, hash: number) => filter.mayHold(upperOf(hash), bitsOf(hash));
-
-  it('has every hash that was added, even when it was stored chunk by chunk while being filled', () => {
-    const bits = 2_000_000;
-    const filter = new RunFilter(bits);
-    const stored = new RunFilter(bits);
-    expect(filter.chunks).toBeGreaterThan(2);
-    const hashes = Array.from({ length: 20_000 }, (_, i) => hashOf(Buffer.from(`key ${i}`), seed));
-    const parts = 16;
-    let chunk = 0;
-    for (let part = 0; part < parts; part += 1) {
-      filter.addAll(packed(hashes.filter((hash) => partOf(upperOf(hash), parts) === part).map((hash) => [hash, 0])));
-      const complete = filter.chunksBelow(part + 1, parts);
-      for (; chunk < complete; chunk += 1) stored.restore(chunk, filter.chunk(chunk).slice());
-    }
-    expect(chunk).toBe(filter.chunks);
-    expect(hashes.filter((hash) => !holds(filter, hash) || !holds(stored, hash))).toEqual([]);
-  });
-
-  it.each([
-    [16, 4_096, 200],
-    [14, 32_768, 300],
-    [12, 262_144, 120],
-    [20, 262_144, 2_000],
-  ])(
-    'of %d bits an entry names a run of %d for a hash that is not in it less than once in %d',
-    (bits, entries, often) => {
-      const filter = new RunFilter(bits * entries);
-      const hash = (i: number) => hashOf(Buffer.from(`key ${i}`), seed);
-      for (let i = 0; i < entries; i++) filter.add(upperOf(hash(i)), bitsOf(hash(i)));
-      let wrong = 0;
-      for (let i = 0; i < 60_000; i++) wrong += Number(holds(filter, hash(entries + i)));
-      expect(wrong).toBeGreaterThan(0);
-      expect(wrong).toBeLessThan(60_000 / often);
-    },
-  );
-
-  it('rejects a chunk of another length', () => {
-    expect(() => new RunFilter(40_960).restore(0, new Uint32Array(8))).toThrow('the filter of a run');
   });
 });
