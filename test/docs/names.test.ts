@@ -58,7 +58,7 @@ test.for(CURRENT)('the variables and codes that %s names exist', (page) => {
 });
 
 test.for(CURRENT)('the metrics that %s names exist', (page) => {
-  const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\bidalloc_\w+/g) ?? []);
+  const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\bidalloc_\w+(?!\w|\.py)/g) ?? []);
   expect(names.filter((name) => !METRICS.has(name))).toEqual([]);
 });
 
