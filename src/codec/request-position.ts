@@ -93,56 +93,59 @@ export function believable(offset: number, answered: CommittedPosition | undefin
 
 /**
  * The header of a statement of a replay: a record without key, whose value is EMPTY_MARKER, in the ledger partition of
- * the same number. Every request below this offset had been answered when the offset of the group was moved back; `0`:
- * what was refused is decided after all. The last statement in log order holds. Workers of 0.3 read it as a marker that
- * says nothing.
+ * the same number. It has two offsets. Every request below the first one had been answered when the offset of the group
+ * was moved back; `0`: what was refused is decided after all. The second one is the end of the log for its writer: the
+ * statement counts there alone, since an append that was made again may come behind a later statement. The last one in
+ * log order that counts holds. Workers of 0.3 read it as a marker that says nothing.
  *
  * ANSWERED_HEADER does not say this: it rises by itself, and a log that has lost its tail has new requests at answered
  * offsets.
  */
 export const REPLAY_HEADER = 'idalloc-replay';
-const BELOW = /^(?:0|[1-9]\d{0,15})$/;
+const STATEMENT = /^(?<below>0|[1-9]\d{0,15}) (?<at>0|[1-9]\d{0,15})$/;
 
 const EMPTY = { kind: 'marker', end: 0, through: -1 } as const;
 
-/** The statement, to be appended to the ledger. */
-export function replayRecord(below: number): {
+/** The statement, to be appended alone at the offset `at` of the ledger. Throws RangeError unless both are offsets. */
+export function replayRecord(
+  below: number,
+  at: number,
+): {
   readonly key: null;
   readonly value: Buffer;
   readonly headers: { readonly [REPLAY_HEADER]: string };
   /** What the value says. */
   readonly entry: typeof EMPTY;
 } {
-  return { key: null, value: EMPTY_MARKER, headers: { [REPLAY_HEADER]: encodeReplay(below) }, entry: EMPTY };
+  const said = `${below} ${at}`;
+  if (decodeReplay(said) === undefined) throw new RangeError(`${said} is not two offsets`);
+  return { key: null, value: EMPTY_MARKER, headers: { [REPLAY_HEADER]: said }, entry: EMPTY };
 }
 
-export function encodeReplay(below: number): string {
-  const text = String(below);
-  if (decodeReplay(text) === undefined) throw new RangeError(`${below} is no offset`);
-  return text;
-}
-
-/** Undefined for anything that is no offset. */
-export function decodeReplay(text: string): number | undefined {
-  const below = Number(text);
-  return BELOW.test(text) && Number.isSafeInteger(below) ? below : undefined;
+/** Undefined for anything but two offsets. */
+function decodeReplay(text: string): { readonly below: number; readonly at: number } | undefined {
+  const { below, at } = STATEMENT.exec(text)?.groups ?? {};
+  const said = { below: Number(below), at: Number(at) };
+  return Number.isSafeInteger(said.below) && Number.isSafeInteger(said.at) ? said : undefined;
 }
 
 /**
- * What a record of the ledger states about a replay; undefined if it states nothing. Throws LEDGER_UNREADABLE for a
- * malformed statement.
+ * What a record of the ledger states about a replay: the offset below which every request was answered. Undefined if it
+ * states nothing, or is not at its place. Throws LEDGER_UNREADABLE for a malformed statement.
  */
 export function readReplay({
+  offset,
   key,
   headers,
 }: {
+  readonly offset: number;
   readonly key: Buffer | null;
   readonly headers?: RecordHeaders | undefined;
 }): number | undefined {
   const said = key === null ? headers?.[REPLAY_HEADER] : undefined;
   if (said === undefined) return undefined;
-  const below = typeof said === 'string' || Buffer.isBuffer(said) ? decodeReplay(said.toString()) : undefined;
-  if (below !== undefined) return below;
-  const message = `the header ${REPLAY_HEADER} of a ledger record is no offset: another program writes to the ledger topic`;
+  const replay = typeof said === 'string' || Buffer.isBuffer(said) ? decodeReplay(said.toString()) : undefined;
+  if (replay !== undefined) return replay.at === offset ? replay.below : undefined;
+  const message = `the header ${REPLAY_HEADER} of a ledger record is not two offsets: another program writes to the ledger topic`;
   throw new IdallocError('LEDGER_UNREADABLE', message);
 }

@@ -116,13 +116,15 @@ export class Ledger {
 
   /**
    * States that every request below this offset was answered before, since some are about to be read again; unless that
-   * is stated already. Rejects as `inTurn` and `commit` do.
+   * is stated already. Rejects as `inTurn` and `commit` do; OVERTAKEN if another writer came first, and it is void.
    */
   stateReplay(partition: number, below: number): Promise<void> {
     return this.inTurn(partition, async () => {
       if (below <= this.#index.answeredBelow(partition)) return;
-      const drafts = { end: this.#index.end(partition), life: this.life(partition), entries: [replayRecord(below)] };
-      await this.commit(partition, drafts);
+      const end = this.#index.end(partition);
+      await this.commit(partition, { end, life: this.life(partition), entries: [replayRecord(below, end)] });
+      if (below <= this.#index.answeredBelow(partition)) return;
+      throw new IdallocError('OVERTAKEN', `another process wrote to ledger partition ${partition} before a statement`);
     });
   }
 

@@ -83,8 +83,9 @@ test('a statement with another header has another digest, as bytes or as text; o
 });
 
 test('the statements of two replays have different digests', () => {
-  const digest = (below: number) => digestEntry({ ...marker, headers: replayRecord(below).headers });
+  const digest = (below: number, at = 7) => digestEntry({ ...marker, headers: replayRecord(below, at).headers });
   expect(digest(0)).not.toEqual(digest(1));
+  expect(digest(0)).not.toEqual(digest(0, 8));
   expect(digest(1)).not.toEqual(digestEntry(marker));
 });
 

@@ -5,10 +5,8 @@ import {
   believable,
   decodeAnswered,
   decodePosition,
-  decodeReplay,
   encodeAnswered,
   encodeMetadata,
-  encodeReplay,
   REPLAY_HEADER,
   readReplay,
   replayRecord,
@@ -75,39 +73,47 @@ describe('an offset that no worker committed', () => {
 
 describe('the statement of a replay', () => {
   it.each([0, 1, 42, Number.MAX_SAFE_INTEGER])('says below which offset all was answered: %d', (below) => {
-    expect(decodeReplay(encodeReplay(below))).toBe(below);
-    const record = replayRecord(below);
-    expect(readReplay(record)).toBe(below);
-    const readBack = { [REPLAY_HEADER]: Buffer.from(record.headers[REPLAY_HEADER]) };
-    expect(readReplay({ key: null, headers: readBack })).toBe(below);
+    for (const offset of [0, 7, Number.MAX_SAFE_INTEGER]) {
+      const record = replayRecord(below, offset);
+      expect(readReplay({ offset, ...record })).toBe(below);
+      const readBack = { [REPLAY_HEADER]: Buffer.from(record.headers[REPLAY_HEADER]) };
+      expect(readReplay({ offset, key: null, headers: readBack })).toBe(below);
+    }
   });
 
-  it.each([-1, 1.5, 2 ** 53, Number.NaN])('is not written for %d, which is no offset', (below) => {
-    expect(() => replayRecord(below)).toThrow(RangeError);
+  it('is void at any other place than that for which it was written', () => {
+    for (const offset of [0, 6, 8]) expect(readReplay({ offset, ...replayRecord(42, 7) })).toBeUndefined();
+  });
+
+  it.each([-1, 1.5, 2 ** 53, Number.NaN])('is not written for %d, which is no offset', (none) => {
+    expect(() => replayRecord(none, 7)).toThrow(RangeError);
+    expect(() => replayRecord(7, none)).toThrow(RangeError);
   });
 
   it('is a marker that says nothing, for workers that know no such statement', () => {
-    expect(decodeLedgerEntry(replayRecord(42).value)).toEqual({ kind: 'marker', end: 0, through: -1 });
+    expect(decodeLedgerEntry(replayRecord(42, 7).value)).toEqual({ kind: 'marker', end: 0, through: -1 });
   });
 
   it.each<[string, RecordHeaders[string]]>([
     ['empty', ''],
-    ['not decimal', '0x10'],
-    ['padded', '042'],
-    ['negative', '-1'],
-    ['beyond 2^53', '9007199254740992'],
+    ['one offset', '42'],
+    ['three offsets', '1 2 3'],
+    ['not decimal', '0x10 2'],
+    ['padded', '042 2'],
+    ['negative', '-1 2'],
+    ['beyond 2^53', '1 9007199254740992'],
     ['no value', null],
-    ['there twice', ['1', '2']],
+    ['there twice', ['1 1', '2 2']],
     ['not UTF-8', Buffer.from([0xff])],
   ])('is not read from a header that is %s: LEDGER_UNREADABLE', (_, said) => {
-    expect(() => readReplay({ key: null, headers: { [REPLAY_HEADER]: said } })).toThrow(
+    expect(() => readReplay({ offset: 2, key: null, headers: { [REPLAY_HEADER]: said } })).toThrow(
       expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
     );
   });
 
   it('is nothing that a record with a key says, nor one without the header', () => {
-    expect(readReplay({ key: Buffer.from('k'), headers: { [REPLAY_HEADER]: 'x' } })).toBeUndefined();
-    expect(readReplay({ key: null, headers: { 'idalloc-answered': '7 {}' } })).toBeUndefined();
-    expect(readReplay({ key: null })).toBeUndefined();
+    expect(readReplay({ offset: 2, key: Buffer.from('k'), headers: { [REPLAY_HEADER]: 'x' } })).toBeUndefined();
+    expect(readReplay({ offset: 2, key: null, headers: { 'idalloc-answered': '7 {}' } })).toBeUndefined();
+    expect(readReplay({ offset: 2, key: null })).toBeUndefined();
   });
 });

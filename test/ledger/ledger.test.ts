@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { replayRecord } from '../../src/codec/request-position.ts';
 import { type Link, linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
@@ -303,5 +304,42 @@ describe('the reader, while an append is in flight', () => {
     expect(answer.from).toBe(0);
     worker.catchUp();
     await served;
+  });
+});
+
+describe('the statement of a replay', () => {
+  it('that reaches the log again, behind that of a later replay, is void', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic, link: linkOf('echoed') });
+    await worker.ledger.stateReplay(0, 40);
+    await worker.ledger.stateReplay(0, 50);
+    topic.deliverLate();
+    topic.land(0, [replayRecord(0, 0)]);
+    worker.catchUp();
+    expect([worker.index.answeredBelow(0), worker.index.end(0)]).toEqual([50, 4]);
+  });
+
+  it('is OVERTAKEN where another writer comes first, and counts when it is written again', async () => {
+    const topic = topicOf();
+    const others = [[replayRecord(30, 0)], []];
+    const worker = new MemoryWorker({
+      topic,
+      link: async () => {
+        topic.land(0, others.shift() ?? []);
+        return { fate: 'pass' };
+      },
+    });
+    await expect(worker.ledger.stateReplay(0, 40)).rejects.toMatchObject({ code: 'OVERTAKEN' });
+    expect(worker.index.answeredBelow(0)).toBe(30);
+    await worker.ledger.stateReplay(0, 40);
+    expect(worker.index.answeredBelow(0)).toBe(40);
+  });
+
+  it('is not written where a greater one counts', async () => {
+    const topic = topicOf();
+    const worker = new MemoryWorker({ topic });
+    await worker.ledger.stateReplay(0, 40);
+    await worker.ledger.stateReplay(0, 30);
+    expect(topic.bounds(0).high).toBe(1);
   });
 });

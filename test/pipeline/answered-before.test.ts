@@ -22,7 +22,7 @@ const newTopic = (partitions = 1) => new MemoryLedger(partitions, () => NOW_MS);
 
 /** As a command or another worker does. */
 function stateReplay(topic: MemoryLedger, below: number, partition = 0): void {
-  topic.land(partition, [replayRecord(below)]);
+  topic.land(partition, [replayRecord(below, topic.bounds(partition).high)]);
 }
 
 /** What a worker does with records: the gists of its replies, the codes of its dead letters, and what it forwards. */

@@ -41,17 +41,9 @@ function statedLess(history: History): string | undefined {
     const before = answeredStated.slice(0, i).findLast(({ partition }) => partition === one.partition);
     if (before === undefined || one.below === 0 || one.below >= before.below || isGone(history, before, one.order))
       return false;
-    if (answeredStated.slice(0, i).some((was) => isSameStatement(was, one))) return false;
     return !requestLosses.some((loss) => loss.partition === one.partition && loss.order < one.order);
   });
   return less && `ledger ${less.partition}/${less.offset} says that less was answered, ${less.below}, than before`;
-}
-
-/**
- * Whether it is one statement that reached the log twice, the second time late. The decision page has that as a limit.
- */
-function isSameStatement(one: AnsweredStated, other: AnsweredStated): boolean {
-  return one.process === other.process && one.partition === other.partition && one.below === other.below;
 }
 
 /** Whether the ledger has lost the statement by then: some workers may still know it. */

@@ -315,7 +315,7 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
-    const below = readReplay({ key: key ?? null, headers: headers ?? {} });
+    const below = readReplay({ offset, key: key ?? null, headers: headers ?? {} });
     if (below !== undefined) {
       const { order } = mark;
       this.#history.answeredStated.push({ order, partition, offset, below, process: sent.process });

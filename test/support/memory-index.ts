@@ -263,7 +263,7 @@ function readEntry({ key, value, headers, offset }: LedgerRecord): Read {
   if (isOfSequence && readLedgerKey(key ?? Buffer.alloc(0)).kind !== entry.kind)
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
   const isDecision = isForRequest && countsAt(entry, offset);
-  if (!isDecision) return { end, through, requestOffset: -1, below: readReplay({ key, headers }) };
+  if (!isDecision) return { end, through, requestOffset: -1, below: readReplay({ offset, key, headers }) };
   const generatedAtMs = entry.kind === 'batch' ? entry.batch.generatedAtMs : undefined;
   return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs };
 }

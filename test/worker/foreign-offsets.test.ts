@@ -189,7 +189,8 @@ test('a request that nobody had answered is decided, though the offset was moved
 test('an order to decide what was refused is not taken back by a worker that finds the offset', async () => {
   await refused();
   await meanwhile(() => {
-    stage.kafka.cluster.send(ledger, 0, [replayRecord(0)]);
+    const { end } = stage.kafka.cluster.partition(ledger, 0).log;
+    stage.kafka.cluster.send(ledger, 0, [replayRecord(0, end)]);
     moveTo(0);
   });
   expect([codes(), statements()]).toEqual([['UNKNOWN_SEQUENCE', 'UNKNOWN_SEQUENCE'], [0]]);

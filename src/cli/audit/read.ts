@@ -13,7 +13,7 @@ import {
   type RecordHeaders,
   readRequestId,
 } from '../../codec/request-headers.ts';
-import { REPLAY_HEADER } from '../../codec/request-position.ts';
+import { readReplay } from '../../codec/request-position.ts';
 import { RENEWAL } from '../../codec/sequence-entry.ts';
 import type { Layout } from '../../core/layout.ts';
 import { customText, layoutFinder } from '../../core/layout-choice.ts';
@@ -190,7 +190,7 @@ export class AuditReader {
       const entry = decodeLedgerEntry(value, headers);
       if (entry.kind === 'marker') {
         this.counts.markers += 1;
-        if (key === null && headers[REPLAY_HEADER] !== undefined) this.replayed.add(log);
+        if (readReplay(record) !== undefined) this.replayed.add(log);
         if (entry.end > offset) this.lostTails.add(log, timeMs);
         return;
       }

@@ -47,10 +47,7 @@ export interface Prospect {
   /** The ID of the Kafka cluster whose offsets these are. */
   readonly clusterId: string;
   readonly plan: readonly PartitionPlan[];
-  /**
-   * Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home
-   * partitions.
-   */
+  /** Partitions without a ledger: their requests were forwarded, and are read again in their home partitions. */
   readonly added: readonly number[];
   /** How many partitions the topic has. */
   readonly partitions: number;
@@ -138,12 +135,8 @@ async function ledgerStarts({ source, config, context }: Tools): Promise<Readonl
   const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
   const oldest = new Map<number, number>();
   const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
-  await readSpans(source, first, {
-    signal: context.stop,
-    take: ({ partition, timestampMs }) => {
-      oldest.set(partition, timestampMs);
-    },
-  });
+  const take = ({ partition, timestampMs }: TopicRecord) => void oldest.set(partition, timestampMs);
+  await readSpans(source, first, { signal: context.stop, take });
   const starts = new Map<number, number>();
   for (const { partition } of trimmed) {
     const timeMs = oldest.get(partition) ?? Number.MAX_SAFE_INTEGER;
@@ -169,13 +162,13 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
  * find the statement. They read the ledger to its end before they serve a partition.
  *
  * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; CLUSTER_CHANGED;
- * KAFKA_UNAVAILABLE; APPEND_UNANSWERED.
+ * KAFKA_UNAVAILABLE; APPEND_UNANSWERED; OVERTAKEN if other programs always wrote to the ledger first.
  */
 export async function setBack(
   source: Source,
   config: KafkaConfig,
   { clusterId, plan }: Pick<Prospect, 'clusterId' | 'plan'>,
-  log: Pick<LedgerLog, 'append'>,
+  log: Pick<LedgerLog, 'append' | 'endOffset'>,
 ): Promise<void> {
   const { groupId, topics } = config;
   requireCluster(clusterId, await source.cluster.metadata([], CALL_TIMEOUT_MS));
@@ -208,8 +201,7 @@ async function requireOffsets(
 
 /** The end offsets of the request partitions. */
 export async function requestEnds({ source, config }: Omit<Tools, 'context'>): Promise<ReadonlyMap<number, number>> {
-  const spans = await wholeTopic(source, config.topics.requests);
-  return new Map(spans.map(({ partition, to }) => [partition, to]));
+  return new Map((await wholeTopic(source, config.topics.requests)).map(({ partition, to }) => [partition, to]));
 }
 
 /** Requests that workers have forwarded. */
@@ -307,26 +299,36 @@ async function statedBelow(
   const sinceMs = next === undefined ? 0 : next.timestampMs - config.clockMarginMs;
   const from = Math.max(whole.from, await offsetAtTime(source, ledger, partition, sinceMs));
   let below = 0;
-  await readSpans(source, [{ ...whole, from }], {
-    signal: context.stop,
-    take: (record) => {
-      below = readReplay(record) ?? below;
-      return false;
-    },
-  });
+  const take = (record: TopicRecord) => {
+    below = readReplay(record) ?? below;
+    return false;
+  };
+  await readSpans(source, [{ ...whole, from }], { signal: context.stop, take });
   return below;
 }
 
+/** Only markers of workers that are not in the group can come first. */
+const MAX_TRIES = 10;
+
 /**
  * States in the ledger up to where each partition had been answered. Workers then refuse what they read below and do
- * not know. Resolves once every statement is acknowledged; a statement without a replay changes nothing, since nothing
- * below is read.
+ * not know. Resolves once every statement is acknowledged at its place; a statement without a replay changes nothing,
+ * since nothing below is read.
  *
- * Rejects with APPEND_UNANSWERED if one may be missing, TOPIC_INVALID if this login may not write the ledger.
+ * Rejects with APPEND_UNANSWERED if one may be missing, OVERTAKEN if all were void, TOPIC_INVALID without the right.
  */
 async function stateAnswered(
-  log: Pick<LedgerLog, 'append'>,
+  log: Pick<LedgerLog, 'append' | 'endOffset'>,
   plan: readonly Pick<PartitionPlan, 'partition' | 'below'>[],
 ): Promise<void> {
-  for (const { partition, below } of plan) await log.append(partition, [replayRecord(below)]);
+  for (const { partition, below } of plan) {
+    let at = await log.endOffset(partition);
+    for (let tries = 1; ; tries += 1) {
+      const { baseOffset } = await log.append(partition, [replayRecord(below, at)]);
+      if (baseOffset === at) break;
+      const message = `others wrote to ledger partition ${partition} first ${tries} times: stop all workers, and try again`;
+      if (tries === MAX_TRIES) throw new IdallocError('OVERTAKEN', message);
+      at = baseOffset + 1;
+    }
+  }
 }

@@ -106,7 +106,7 @@ describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => 
 });
 
 describe.each(allIndexes(perTest()))('what was answered before, in an index %s,', (_, make) => {
-  const replay = (offset: number, below: number) => at(offset, replayRecord(below));
+  const replay = (offset: number, below: number, place = offset) => at(offset, replayRecord(below, place));
 
   it('is nothing without a statement, and then what the last statement in log order says, even if that is less', () => {
     const index = make();
@@ -118,6 +118,12 @@ describe.each(allIndexes(perTest()))('what was answered before, in an index %s,'
     expect(index.answeredBelow(0)).toBe(0);
     index.apply(0, [replay(6, 41)]);
     expect(index.answeredBelow(0)).toBe(41);
+  });
+
+  it('is not what a statement says that lies behind its place, since its append was made again and came late', () => {
+    const index = make();
+    index.apply(0, [replay(0, 40), replay(1, 50), replay(2, 40, 0), replay(3, 60, 4)]);
+    expect(index.answeredBelow(0)).toBe(50);
   });
 
   it('stays known through a wipe, for the log may have lost the statement, and not when it was disowned', () => {

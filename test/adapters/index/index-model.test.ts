@@ -21,7 +21,7 @@ const step = fc.oneof(
       times: fc.integer({ min: 1, max: 10 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ partition, replay: fc.nat(50) }) },
+  { weight: 1, arbitrary: fc.record({ partition, replay: fc.nat(50), late: fc.constantFrom(0, 0, 1) }) },
   { weight: 2, arbitrary: fc.record({ partition, expire: fc.double({ min: 0, max: 1.1, noNaN: true }) }) },
   { weight: 1, arbitrary: fc.record({ partition, wipe: fc.nat(20) }) },
   { weight: 1, arbitrary: fc.record({ partition, drop: fc.nat(12), reopen: fc.boolean() }) },
@@ -45,7 +45,8 @@ class Pair {
     if ('apply' in next) {
       for (let times = 0; times < next.times; times += 1) this.#apply(next.partition, next.apply, next.behind);
     } else if ('replay' in next) {
-      const records = [at(this.#modelOf(next.partition).end, replayRecord(next.replay))];
+      const { end } = this.#modelOf(next.partition);
+      const records = [at(end, replayRecord(next.replay, Math.max(0, end - next.late)))];
       expect(this.#disk.apply(next.partition, records)).toEqual(this.#modelOf(next.partition).apply(records));
     } else if ('expire' in next) {
       this.#expire(next.partition, next.expire);

@@ -249,7 +249,7 @@ describe('a refusal is wrong', () => {
       const { record } = sent;
       const origin = Buffer.from(`${1 - home}/${record.offset}/${record.timestampMs}`);
       const copy = topics.ask('a', { headers: { [ORIGIN]: origin, [HOPS]: Buffer.from('1') } });
-      const headers = { [REPLAY_HEADER]: Buffer.from('1') };
+      const headers = { [REPLAY_HEADER]: Buffer.from('1 0') };
       const statement = { key: null, value: EMPTY_MARKER, headers, timestampMs: BASE_MS };
       topics.append('ledger', stated === 'home' ? home : 1 - home, statement);
       topics.refuse(sent, 'ANSWERED_BEFORE');

@@ -108,7 +108,8 @@ export class ReplayStage {
   }
 
   states(partition: number, below: number | string): void {
-    const record = replayRecord(typeof below === 'string' ? 0 : below);
+    const { end } = this.loop.kafka.cluster.partition(ledger, partition).log;
+    const record = replayRecord(typeof below === 'string' ? 0 : below, end);
     const headers = typeof below === 'string' ? { [REPLAY_HEADER]: below } : record.headers;
     this.loop.kafka.cluster.send(ledger, partition, [{ ...record, headers }]);
   }
@@ -127,8 +128,8 @@ export class ReplayStage {
   get statements(): readonly string[] {
     return [0, 1].flatMap((partition) => {
       const records = this.loop.kafka.cluster.partition(ledger, partition).log.batches().flatMap(recordsOf);
-      return records.flatMap(({ key, headers }) => {
-        const below = readReplay({ key: key ?? null, headers: headers ?? {} });
+      return records.flatMap(({ offset, key, headers }) => {
+        const below = readReplay({ offset, key: key ?? null, headers: headers ?? {} });
         return below === undefined ? [] : [`${partition}: ${below}`];
       });
     });
@@ -157,7 +158,7 @@ export class ReplayStage {
         this.done.push(`stated ${partition}`);
         return appended;
       };
-      await setBack(source, config, { ...prospect, plan }, { append });
+      await setBack(source, config, { ...prospect, plan }, { ...log, append });
       return prospect;
     };
     return this.loop.runtime.until(work());

@@ -75,6 +75,28 @@ test('the last request that workers read may have been in a dense batch, of whic
   expect(at.statements).toEqual(['0: 610', '1: 8']);
 });
 
+test('a statement is written again until it is at its place, since a marker of a worker may come first', async () => {
+  const at = stage();
+  let others = 2;
+  at.onCall = (api) => {
+    if (api !== 'produce' || others === 0) return;
+    others -= 1;
+    at.entries(0, 3);
+  };
+  await at.replay({ from: 2 });
+  expect(at.statements).toEqual(['0: 8', '1: 8']);
+  expect(at.done.filter((one) => one.startsWith('stated'))).toEqual(['stated 0', 'stated 0', 'stated 0', 'stated 1']);
+});
+
+test('no offset moves if others always write to the ledger first', async () => {
+  const at = stage();
+  at.onCall = (api) => {
+    if (api === 'produce') at.entries(0, 1);
+  };
+  await expect(at.replay()).rejects.toMatchObject({ code: 'OVERTAKEN' });
+  expect([at.statements, await at.offsets()]).toEqual([[], [8, 8]]);
+});
+
 test('--decide-refused states that nothing is refused', async () => {
   const at = stage();
   await at.replay({ decideRefused: true });
