@@ -8,9 +8,11 @@ import {
   entryOf,
   good,
   numbersOf,
+  numbersRequest,
   opened,
   replyOf,
   request,
+  statementOf,
   takeOver,
   unansweredTopics,
 } from './good-history.ts';
@@ -98,6 +100,30 @@ describe('the checker', () => {
       losses: [{ order: 34, partition, from: 0, end: 23 }],
     };
     expect(CHECKS['numbers decided once'](history)).toBeUndefined();
+  });
+
+  it('takes no statement for one of a loss that is void', () => {
+    const stated = statementOf({ order: 34, offset: 23, at: 22, next: 3, through: 5, isLoss: true });
+    const check = CHECKS['loss stated'];
+    expect(check({ ...good(), statements: [statementOf(), stated] })).toBeUndefined();
+    expect(check({ ...good(), statements: [statementOf(), { ...stated, at: 23 }] })).toEqual(expect.any(String));
+  });
+
+  it('allows other numbers for a request that waited, if the ledger lost their record and what it says of that loss', () => {
+    const { partition } = numbersOf();
+    const waiting = { ...numbersRequest, tag: 'r10', order: 32, offset: 5 };
+    const history = {
+      ...good(),
+      requests: [numbersRequest, waiting],
+      losses: [{ order: 33, partition, from: 21, end: 22 }],
+      numbers: [numbersOf(), numbersOf({ order: 35, requestOffset: 5, offset: 22, first: 3 })],
+    };
+    const check = CHECKS['numbers decided once'];
+    expect(check(history)).toBeUndefined();
+    const stated = statementOf({ order: 34, offset: 21, next: 3, through: 5, isLoss: true });
+    expect(check({ ...history, statements: [statementOf(), stated] }), 'it says so').toEqual(expect.any(String));
+    const head = { order: 29, partition, what: 'end', end: 21, through: 5 } as const;
+    expect(check({ ...history, heads: [head] }), 'etcd knows the request').toEqual(expect.any(String));
   });
 
   it('allows a request to stay without an answer if its partition lost the copy that was forwarded', () => {

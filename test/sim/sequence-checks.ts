@@ -85,10 +85,12 @@ const isOldOrder = ({ edition, isLoss }: StatementEntry) => edition === 0 && !is
  * loss follows, before anything else is decided.
  */
 export function lossStated(history: History): string | undefined {
-  const needless = history.statements.find(({ isLoss, partition, order }) => {
-    return (
-      isLoss && ![...history.losses, ...history.trims].some((one) => one.partition === partition && one.order < order)
+  // A void one says nothing: its writer had not read the end of the log, as where a deposed leader reports an old one.
+  const needless = history.statements.find(({ isLoss, at, offset, partition, order }) => {
+    const isMissing = [...history.losses, ...history.trims].some(
+      (one) => one.partition === partition && one.order < order,
     );
+    return isLoss && at === offset && !isMissing;
   });
   if (needless !== undefined) {
     return `ledger ${needless.partition}/${needless.offset} states a loss of ${needless.sequence}, and nothing was lost`;
@@ -139,8 +141,8 @@ function decidersOf(history: History): ReadonlyMap<string, readonly NumbersEntry
 
 /**
  * A correlation ID has one record that counts, unless retention deleted that and all its renewals before. Where the
- * ledger lost it, no other numbers follow, but to a request that was sent again after that, without the time of its
- * first sending. The numbers that were decided last may count again, since etcd has them until others are swapped in.
+ * ledger lost it, no other numbers follow, but to a request that is new to all that remembers the loss. The numbers
+ * that were decided last may count again, since etcd has them until others are swapped in.
  */
 export function numbersDecidedOnce(history: History): string | undefined {
   const renewals = history.numbers.filter(({ at }) => at === RENEWAL);
@@ -161,11 +163,15 @@ export function numbersDecidedOnce(history: History): string | undefined {
 function isHeldAgainst(history: History, one: NumbersEntry, again: NumbersEntry): boolean {
   const loss = lossOf(history, one, again.order);
   if (isTrimmedBy(history, one, loss?.order ?? again.order)) return false;
-  return loss === undefined || !isSentAnew(history, loss, again);
+  return loss === undefined || !isNewAfter(history, loss, again);
 }
 
-/** Whether the request of a record was sent after a loss, and does not say that it was sent before. */
-function isSentAnew(history: History, loss: Loss, again: NumbersEntry): boolean {
+/**
+ * Whether nothing shows that the request of a record is older than a loss. It does not say that it was sent before.
+ * Either it was appended after the loss, or both memories end below it: what was in the ledger and in etcd by then does
+ * not reach it, and of the loss itself, which would reach it, the ledger has no statement, since it lost that as well.
+ */
+function isNewAfter(history: History, loss: Loss, again: NumbersEntry): boolean {
   const { requests, losesBoth = Number.POSITIVE_INFINITY } = history;
   if (again.order > losesBoth) return true;
   const request = requests.findLast((one) => {
@@ -174,7 +180,28 @@ function isSentAnew(history: History, loss: Loss, again: NumbersEntry): boolean 
       isOfKey && one.partition === again.partition && one.offset === again.requestOffset && one.order < again.order
     );
   });
-  return request !== undefined && request.firstSentMs === undefined && request.order > loss.order;
+  if (request === undefined || request.firstSentMs !== undefined) return false;
+  return (
+    request.order > loss.order || (request.offset > reachBy(history, loss) && !isStatedBetween(history, loss, again))
+  );
+}
+
+/** The highest request that the ledger, even if it lost that, or etcd showed as decided before a loss. */
+function reachBy({ marks, heads, entries, numbers }: History, { partition, order }: Loss): number {
+  const isOf = (one: { readonly partition: number; readonly order: number }) =>
+    one.partition === partition && one.order < order;
+  const ends = heads.filter(isOf).map((one) => (one.what === 'end' ? one.through : -1));
+  const decided = [...entries, ...numbers].filter(isOf).map(({ requestOffset }) => requestOffset);
+  return Math.max(-1, ...ends, ...decided, ...marks.filter(isOf).map(({ through }) => through));
+}
+
+/** Whether the ledger still had a statement of the loss of the sequence when the record was written. */
+function isStatedBetween(history: History, loss: Loss, { sequence, order }: NumbersEntry): boolean {
+  return history.statements.some((one) => {
+    const isBetween = loss.order < one.order && one.order < order;
+    const isCounting = one.sequence === sequence && one.isLoss && one.at === one.offset;
+    return isBetween && isCounting && !isLostBy(history, one, order) && !isTrimmedBy(history, one, order);
+  });
 }
 
 /** No number is in replies to two requests: whatever Kafka or etcd has lost, as long as they have not both lost it. */
