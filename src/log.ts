@@ -4,7 +4,6 @@ import type { PinoPretty } from 'pino-pretty';
 import type { Runtime } from './async/runtime.ts';
 import { type ThrottledLog, throttledLog } from './async/throttle.ts';
 import { visible } from './core/visible.ts';
-import { describeError } from './errors.ts';
 
 export type Log = Logger;
 
@@ -36,12 +35,14 @@ export interface LogOptions {
 }
 
 /**
- * A logger of JSON lines, or of text. It writes synchronously, so that the last lines before an exit are not lost.
+ * A logger of JSON lines, whose levels have names, or of text. It writes synchronously, so that the last lines before
+ * an exit are not lost.
  */
 export function createLogger({ level, destination: target, text }: LogOptions): Log {
   const stream = typeof target === 'string' ? destination({ dest: target === 'stdout' ? 1 : 2, sync: true }) : target;
   const lines = text === undefined ? asJson(stream) : asText(stream, text.colours);
-  return pino({ level, redact: { paths: secretPaths(), censor: '[secret]' } }, lines);
+  const formatters = { level: (name: string) => ({ level: name }) };
+  return pino({ level, formatters, redact: { paths: secretPaths(), censor: '[secret]' } }, lines);
 }
 
 /** JSON has no C0 controls, and keeps its meaning where others are escaped. */
@@ -99,26 +100,38 @@ export function wireLog(log: Log, clock: Pick<Runtime, 'monotonicMs'> = PROCESS_
 interface EtcdError {
   readonly what: string;
   readonly endpoint: string;
-  readonly error: unknown;
+  readonly error: string;
   readonly remedy: string | undefined;
 }
 
-/** Logs etcd failures without repetitions: as errors if an operator must fix them, else as warnings. */
-export function etcdErrorLog(
-  log: Log,
-  clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK,
-): (error: EtcdError) => void {
-  const lines = withoutRepeats(log.child({ component: 'etcd' }), clock);
-  return ({ what, endpoint, error, remedy }) => {
-    const text = describeError(error);
-    const about = `${endpoint} ${statusOf(error, text)} ${remedy}`;
-    lines(remedy === undefined ? 'warn' : 'error', { endpoint, what, error: text, remedy }, 'etcd failed a call', {
-      about,
-    });
+interface EtcdEvents {
+  readonly onError: (error: EtcdError) => void;
+  /** An endpoint that had failed a call has answered one. */
+  readonly onReturn: (endpoint: string) => void;
+}
+
+/**
+ * Logs etcd failures without repetitions, as errors if an operator must fix them, else as warnings; and, after such a
+ * line, that the endpoint answers again.
+ */
+export function etcdLog(log: Log, clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK): EtcdEvents {
+  const own = log.child({ component: 'etcd' });
+  const lines = withoutRepeats(own, clock);
+  const reported = new Set<string>();
+  return {
+    onError: ({ what, endpoint, error, remedy }) => {
+      const about = `${endpoint} ${kindOf(error)} ${remedy}`;
+      const fields = { endpoint, what, error, remedy };
+      const level = remedy === undefined ? 'warn' : 'error';
+      if (lines(level, fields, 'etcd failed a call', { about })) reported.add(endpoint);
+    },
+    onReturn: (endpoint) => {
+      if (reported.delete(endpoint)) own.info({ endpoint }, 'etcd answers again');
+    },
   };
 }
 
-/** The status of gRPC with which a text begins, or else the kind of the error: the rest of the text has times in it. */
-function statusOf(error: unknown, text: string): string | undefined {
-  return /^\d+ [A-Z_]+/.exec(text)?.[0] ?? (error instanceof Error ? error.name : typeof error);
+/** The status of gRPC with which a text begins, or else its first words: the rest of the text has times in it. */
+function kindOf(text: string): string {
+  return /^\d+ [A-Z_]+|^[^\d(:]*/.exec(text)?.[0] ?? '';
 }

@@ -54,10 +54,10 @@ function who(): string {
   return `${user}@${hostname()}`;
 }
 
-function version(): string {
-  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
+function manifest(): { readonly version: string; readonly gitHead?: string } {
+  return JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 }
+const { version, gitHead: commit } = manifest();
 
 const stop = new AbortController();
 let signalNumber = 2;
@@ -129,7 +129,8 @@ async function ask(question: string): Promise<string> {
 
 let exitCode = 0;
 const result = await runCli(args, {
-  version: version(),
+  version,
+  commit,
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),

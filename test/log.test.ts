@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { createLogger, etcdErrorLog, type Log, wireLog } from '../src/log.ts';
+import { createLogger, etcdLog, type Log, wireLog } from '../src/log.ts';
 
-type Line = Record<string, unknown> & { readonly level: number; readonly msg: string };
-
-const LEVELS = { 20: 'debug', 30: 'info', 40: 'warn', 50: 'error' } as Record<number, string>;
+type Line = Record<string, unknown> & { readonly level: string; readonly msg: string };
 
 function recorder(level = 'debug'): { log: Log; texts: string[]; lines: () => Line[] } {
   const texts: string[] = [];
@@ -57,9 +55,9 @@ describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s for each endpoint', () => {
     const { log, lines } = recorder('warn');
     let now = 0;
-    const report = etcdErrorLog(log, { monotonicMs: () => now });
+    const report = etcdLog(log, { monotonicMs: () => now }).onError;
     const fault = (endpoint: string, said: string, remedy?: string) =>
-      report({ what: 'a read', endpoint, error: new Error(said), remedy });
+      report({ what: 'a read', endpoint, error: said, remedy });
     fault('http://a', 'away');
     fault('http://a', 'away');
     fault('http://b', 'away');
@@ -74,15 +72,14 @@ describe('the log of etcd', () => {
 
   test('a fault that only an operator can fix is an error, with the remedy', () => {
     const { log, lines } = recorder('warn');
-    etcdErrorLog(log)({ what: 'a read', endpoint: 'http://a', error: new Error('refused'), remedy: 'check it' });
-    expect(lines().map(({ level, remedy }) => [LEVELS[level], remedy])).toEqual([['error', 'check it']]);
+    etcdLog(log).onError({ what: 'a read', endpoint: 'http://a', error: 'refused', remedy: 'check it' });
+    expect(lines().map(({ level, remedy }) => [level, remedy])).toEqual([['error', 'check it']]);
   });
 
   test('texts of one status differ in times, so they count as one kind, and the line keeps its own text', () => {
     const { log, lines } = recorder('warn');
-    const report = etcdErrorLog(log, { monotonicMs: () => 0 });
-    const fault = (said: string) =>
-      report({ what: 'a read', endpoint: 'http://a', error: new Error(said), remedy: undefined });
+    const report = etcdLog(log, { monotonicMs: () => 0 }).onError;
+    const fault = (said: string) => report({ what: 'a read', endpoint: 'http://a', error: said, remedy: undefined });
     for (const second of [7, 8, 12]) {
       const at = `2026-06-02T16:05:${String(second).padStart(2, '0')}.123Z`;
       fault(`14 UNAVAILABLE: connect ECONNREFUSED 127.0.0.1:2379 (${at})`);
@@ -96,11 +93,26 @@ describe('the log of etcd', () => {
 
   test('endpoints that differ only in a digit have lines of their own', () => {
     const { log, lines } = recorder('warn');
-    const report = etcdErrorLog(log, { monotonicMs: () => 0 });
+    const report = etcdLog(log, { monotonicMs: () => 0 }).onError;
     for (const endpoint of ['http://etcd-1:2379', 'http://etcd-2:2379'])
-      report({ what: 'a read', endpoint, error: new Error('away'), remedy: undefined });
+      report({ what: 'a read', endpoint, error: 'away', remedy: undefined });
     expect(lines()).toHaveLength(2);
   });
+});
+
+test('etcd answers again is one line, after a line that it did not', () => {
+  const { log, lines } = recorder('info');
+  const { onError, onReturn } = etcdLog(log, { monotonicMs: () => 0 });
+  const endpoint = 'http://a';
+  onReturn(endpoint);
+  for (let round = 0; round < 3; round += 1) {
+    onError({ what: 'a read', endpoint, error: `no response in ${round} ms`, remedy: undefined });
+    onReturn(endpoint);
+  }
+  expect(lines().map(({ level, msg }) => `${level}: ${msg}`)).toEqual([
+    'warn: etcd failed a call',
+    'info: etcd answers again',
+  ]);
 });
 
 describe('the log of the wire', () => {
@@ -110,7 +122,7 @@ describe('the log of the wire', () => {
     write('warn', { node: 2 }, 'broker does not answer');
     write('info', { node: 2 }, 'broker answers again');
     write('debug', { node: 2 }, 'connected');
-    expect(lines().map(({ level, msg, component, node }) => [LEVELS[level], msg, component, node])).toEqual([
+    expect(lines().map(({ level, msg, component, node }) => [level, msg, component, node])).toEqual([
       ['warn', 'broker does not answer', 'kafka', 2],
       ['info', 'broker answers again', 'kafka', 2],
       ['debug', 'connected', 'kafka', 2],
@@ -121,7 +133,7 @@ describe('the log of the wire', () => {
     const { log, lines } = recorder();
     const write = wireLog(log, { monotonicMs: () => 0 });
     for (const about of ['kafka-1:9092', 'kafka-2:9092', 'kafka-1:9092']) write('warn', {}, 'no answer', { about });
-    expect(lines().map(({ level }) => LEVELS[level])).toEqual(['warn', 'warn', 'debug']);
+    expect(lines().map(({ level }) => level)).toEqual(['warn', 'warn', 'debug']);
   });
 });
 

@@ -1,9 +1,9 @@
-const LEVELS: ReadonlyMap<number, string> = new Map([
-  [40, 'warning'],
-  [50, 'error'],
-  [60, 'fatal'],
+/** How the terminal names the levels that are shown. */
+const LEVELS: ReadonlyMap<string, string> = new Map([
+  ['warn', 'warning'],
+  ['error', 'error'],
+  ['fatal', 'fatal'],
 ]);
-const WARN = 40;
 /** The `info` lines that show whether the worker serves. */
 const STATES: ReadonlySet<unknown> = new Set(['gate open', 'gate closed, reason changed']);
 const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'pid', 'hostname', 'name', 'msg']);
@@ -11,7 +11,7 @@ const LONGEST = 300;
 
 interface LogLine {
   readonly [field: string]: unknown;
-  readonly level: number;
+  readonly level: string;
   /** Milliseconds of the wall clock. */
   readonly time: number;
 }
@@ -20,7 +20,7 @@ interface LogLine {
 function parseLine(line: string): LogLine | undefined {
   try {
     const parsed = JSON.parse(line) as LogLine;
-    return typeof parsed?.level === 'number' && typeof parsed.time === 'number' ? parsed : undefined;
+    return typeof parsed?.level === 'string' && typeof parsed.time === 'number' ? parsed : undefined;
   } catch {
     return undefined;
   }
@@ -29,7 +29,7 @@ function parseLine(line: string): LogLine | undefined {
 /** True for a log line of level warn or above since a time, and for one that is not JSON: a crash. */
 export function isAlarming(line: string, sinceMs: number): boolean {
   const parsed = parseLine(line);
-  return parsed === undefined || (parsed.level >= WARN && parsed.time >= sinceMs);
+  return parsed === undefined || (LEVELS.has(parsed.level) && parsed.time >= sinceMs);
 }
 
 /**
@@ -39,7 +39,7 @@ export function isAlarming(line: string, sinceMs: number): boolean {
 export function readableLine(line: string, sinceMs: number): string | undefined {
   const parsed = parseLine(line);
   if (parsed === undefined) return line;
-  if (parsed.time < sinceMs || (parsed.level < WARN && !STATES.has(parsed.msg))) return undefined;
+  if (parsed.time < sinceMs || (!LEVELS.has(parsed.level) && !STATES.has(parsed.msg))) return undefined;
   const fields = Object.entries(parsed)
     .filter(([name]) => !HIDDEN.has(name))
     .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`);

@@ -230,7 +230,16 @@ async function pack(definition: Definition, root: RootManifest, outDir: string):
   const { version, license } = root;
   const own = definition.manifest(root);
   const publishConfig = { access: 'public' };
-  const head = { name, version, description, keywords, license, ...PLACES };
+  const gitHead = existsSync(join(ROOT, '.git'))
+    ? await run({
+        command: 'git',
+        args: ['rev-parse', 'HEAD'],
+        cwd: ROOT,
+        purpose: 'the commit',
+        timeoutMs: TIMEOUT_MS,
+      })
+    : undefined;
+  const head = { name, version, gitHead: gitHead?.trim(), description, keywords, license, ...PLACES };
   const manifest = { ...head, type: 'module', ...own, publishConfig };
   writeFileSync(join(dir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);
   cpSync(join(ROOT, 'LICENSE'), join(dir, 'LICENSE'));

@@ -6,6 +6,8 @@ export interface CliContext {
   readonly env: Environment;
   /** The version of this package. */
   readonly version: string;
+  /** The commit that it was built from; undefined in a checkout. */
+  readonly commit?: string | undefined;
   /** Writes to stdout, where only results go. */
   readonly out: (text: string) => void;
   /** Writes to stderr: questions, progress, errors. */

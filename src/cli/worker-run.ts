@@ -1,5 +1,6 @@
 import { aborted, atMost } from '../async/waiting.ts';
 import { type Config, loadWorkerConfig } from '../config/config.ts';
+import { shownSettings } from '../config/variables.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { startOps } from '../http/ops.ts';
 import { createLogger, type Log } from '../log.ts';
@@ -21,8 +22,11 @@ export async function runWorker(context: CliContext): Promise<void> {
   const config: Config = { ...loaded, workerIp: loaded.workerIp ?? context.hostIp() };
   const text = logText(context, config.logFormat, 'output');
   const log = createLogger({ level: config.logLevel, destination: 'stdout', text });
+  const { env, version, commit } = context;
+  const { layout, timing, pool, maxCount } = config;
+  const derived = { layout: layout.name, timing, pool, maxCount };
+  log.info({ version, commit, settings: shownSettings(env), derived }, 'idalloc is starting');
   for (const warning of config.warnings) log.warn(warning);
-  const { env, version } = context;
   const { topics, groupId } = config;
   const traces = await openTraces({ env, version, topics, groupId, runtime: RUNTIME, log });
   let worker: Worker | undefined;

@@ -412,3 +412,17 @@ export type LogFormat = KafkaValues['LOG_FORMAT'];
 export function describeVariables(): string {
   return describeTable(VARIABLES);
 }
+
+/**
+ * What the worker runs with, for the first line of its log: each variable that is set or has a default, as text. A
+ * secret is only named, with its file if it has one.
+ */
+export function shownSettings(env: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string>> {
+  const shown = Object.entries<Variable<unknown>>(VARIABLES).flatMap(([name, { secret: isSecret, fallback }]) => {
+    const file = env[`${name}_FILE`];
+    if (isSecret) return file ? [[`${name}_FILE`, file]] : env[name] ? [[name, 'set']] : [];
+    const text = env[name] || fallback;
+    return text === undefined ? [] : [[name, text]];
+  });
+  return Object.fromEntries(shown);
+}

@@ -234,25 +234,6 @@ function statusScript(document: PageDocument): void {
     at('uptime').textContent = `started ${time(startedMs)} UTC, ${span(nowMs - startedMs)} ago`;
   };
 
-  const margin = (ms: number | null): string => (ms === null ? 'unknown: the clock is wrong' : span(ms));
-
-  const drawIdentity = ({ identity, layout, now_ms: nowMs, kafka }: Status): void => {
-    at('worker').textContent = `${identity.worker_id ?? 'none'}`;
-    at('datacenter').textContent = `${identity.datacenter_id}`;
-    at('fence').textContent = identity.fence ?? 'none';
-    at('lease').textContent = margin(identity.lease_margin_ms);
-    at('ceiling').textContent = margin(identity.ceiling_ahead_ms);
-    at('layout').textContent = layout.name;
-    at('years').textContent =
-      `${((layout.ends_ms - nowMs) / YEAR_MS).toFixed(1)} years, until ${time(layout.ends_ms)} UTC`;
-    const unreached = kafka.unreached.map(({ broker, partition }) => `${broker} (partition ${partition})`).join(', ');
-    at('kafka').textContent =
-      unreached === '' ? `last answer ${span(kafka.silent_ms)} ago` : `no answer from ${unreached}`;
-  };
-
-  const asOf = (read: { readonly as_of_ms: number } | null, error: string | null): string =>
-    [...(read === null ? [] : [`as of ${time(read.as_of_ms)} UTC`]), error ?? ''].join(' ');
-
   /** Rising numbers, with those that follow each other as a range. */
   const runs = (numbers: readonly number[]): string => {
     const found: [number, number][] = [];
@@ -264,6 +245,30 @@ function statusScript(document: PageDocument): void {
     const texts = found.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`));
     return texts.length === 0 ? 'none' : texts.join(', ');
   };
+
+  const margin = (ms: number | null): string => (ms === null ? 'unknown: the clock is wrong' : span(ms));
+
+  const drawIdentity = ({ identity, layout, now_ms: nowMs, kafka }: Status): void => {
+    at('worker').textContent = `${identity.worker_id ?? 'none'}`;
+    at('datacenter').textContent = `${identity.datacenter_id}`;
+    at('fence').textContent = identity.fence ?? 'none';
+    at('lease').textContent = margin(identity.lease_margin_ms);
+    at('ceiling').textContent = margin(identity.ceiling_ahead_ms);
+    at('layout').textContent = layout.name;
+    at('years').textContent =
+      `${((layout.ends_ms - nowMs) / YEAR_MS).toFixed(1)} years, until ${time(layout.ends_ms)} UTC`;
+    const unreached = [...new Set(kafka.unreached.map(({ broker }) => broker))]
+      .map((broker) => {
+        const its = kafka.unreached.filter((one) => one.broker === broker).map(({ partition }) => partition);
+        return `${broker} (partitions ${runs([...new Set(its)].sort((one, other) => one - other))})`;
+      })
+      .join(', ');
+    at('kafka').textContent =
+      unreached === '' ? `last answer ${span(kafka.silent_ms)} ago` : `no answer from ${unreached}`;
+  };
+
+  const asOf = (read: { readonly as_of_ms: number } | null, error: string | null): string =>
+    [...(read === null ? [] : [`as of ${time(read.as_of_ms)} UTC`]), error ?? ''].join(' ');
 
   const drawTables = (status: Status): void => {
     const remembers = (sinceMs: number | null) =>

@@ -213,6 +213,7 @@ function addressed({ replyTopic, replyPartition }: ReplyAddress & { readonly rep
 /** A record that can't be served as it stands. */
 export interface Rejection {
   readonly record: RequestRecord;
+  readonly address: ReplyAddress;
   readonly code: ErrorCode;
   readonly message: string;
 }
@@ -222,6 +223,8 @@ export interface OutgoingLetter {
   readonly outgoing: OutgoingRecord;
   readonly code: ErrorCode;
   readonly records: number;
+  /** The first of them. */
+  readonly first: Rejection;
 }
 
 export interface LetterContext extends OutgoingContext {
@@ -242,7 +245,7 @@ export function lettersFor(
   const letters: OutgoingLetter[] = [];
   const addOwn = (rejection: Rejection) => {
     const outgoing = deadLetter(rejection.record, partition, rejection, context);
-    letters.push({ outgoing, code: rejection.code, records: 1 });
+    letters.push({ outgoing, code: rejection.code, records: 1, first: rejection });
   };
   for (const rejection of rejections) {
     const { code } = rejection;
@@ -252,8 +255,9 @@ export function lettersFor(
     else shared.set(code, [rejection]);
   }
   for (const [code, same] of shared) {
-    if (same.length === 1) same.forEach(addOwn);
-    else letters.push({ outgoing: rangeLetter(same, partition, context), code, records: same.length });
+    const [first, ...others] = same;
+    if (first === undefined || others.length === 0) same.forEach(addOwn);
+    else letters.push({ outgoing: rangeLetter(same, partition, context), code, records: same.length, first });
   }
   return letters;
 }

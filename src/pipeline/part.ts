@@ -1,3 +1,4 @@
+import { textOfId } from '../codec/request-checks.ts';
 import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import type { TimeStep } from '../ledger/ledger-ports.ts';
@@ -40,7 +41,15 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, 
 interface PartDeps extends PipelineDeps, DecisionDeps {
   readonly trace: PartTrace;
   /** The requests of the part that were refused, by code. Counting each for itself takes longer than refusing it. */
-  readonly refused: Map<ErrorCode, number>;
+  readonly refused: Map<ErrorCode, { requests: number; readonly example: Intake }>;
+}
+
+/** Where an operator finds a request. */
+export interface RequestExample {
+  readonly partition: number;
+  readonly offset: number;
+  /** As text; undefined if the request has none. */
+  readonly correlationId: string | undefined;
 }
 
 /** Receives the events of the pipeline, for metrics. */
@@ -50,9 +59,9 @@ interface PipelineObserver {
   /** This many replies were acknowledged, error replies included. */
   replied(replies: number): void;
   /** So many requests of a part were refused, and all of it is acknowledged. */
-  failed(code: ErrorCode, requests: number): void;
+  failed(code: ErrorCode, requests: number, example: RequestExample): void;
   /** A dead letter that stands for this many records was acknowledged. */
-  deadLettered(code: ErrorCode, records: number): void;
+  deadLettered(code: ErrorCode, records: number, example: RequestExample): void;
   /** This many requests were appended to their home partitions. */
   forwarded(requests: number): void;
   /** This many requests of a chunk let others go first. */
@@ -102,7 +111,7 @@ export async function processPart(
   prepared: Prepared = new Map(),
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const refused = new Map<ErrorCode, number>();
+  const refused: PartDeps['refused'] = new Map();
   const deps = { ...all, trace, refused, missing: await missingTopics(all, accepted) };
   await prepare(deps, partition, accepted, prepared);
   const decisions = await trace.step(
@@ -129,7 +138,7 @@ export async function processPart(
   const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
   rejections.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, partition, rejections);
-  for (const [code, requests] of refused) deps.observe.failed(code, requests);
+  for (const [code, { requests, example }] of refused) deps.observe.failed(code, requests, exampleOf(partition, example));
   deps.quotas?.answered(partition, part);
 }
 
@@ -203,7 +212,7 @@ interface Outcome {
 function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
   const decision = answer?.decision;
   if (answer?.isRepeated === true) {
-    if (decision?.kind === 'refused') countRefusal(deps, decision.code);
+    if (decision?.kind === 'refused') countRefusal(deps, decision.code, intake);
     return { intake };
   }
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
@@ -217,13 +226,20 @@ function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: An
   return refuse(deps, intake, refusal);
 }
 
-function countRefusal({ refused }: PartDeps, code: ErrorCode): void {
-  refused.set(code, 1 + (refused.get(code) ?? 0));
+function countRefusal({ refused }: PartDeps, code: ErrorCode, example: Intake): void {
+  const counted = refused.get(code);
+  if (counted === undefined) refused.set(code, { requests: 1, example });
+  else counted.requests += 1;
+}
+
+function exampleOf(partition: number, { record, address }: Pick<Intake, 'record' | 'address'>): RequestExample {
+  const { correlationId } = address;
+  return { partition, offset: record.offset, correlationId: correlationId && textOfId(correlationId) };
 }
 
 function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>): Outcome {
   const { code, message } = refusal;
-  countRefusal(deps, code);
+  countRefusal(deps, code, intake);
   deps.trace.refused(intake.record, code);
   const { address } = intake;
   const isBad = ERRORS[code].deadLetter;
@@ -231,7 +247,7 @@ function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>):
   return {
     intake,
     reply: isAnswered && code !== 'REPLY_UNDELIVERABLE' ? errorReply(address, refusal, deps) : undefined,
-    rejection: isBad ? { record: intake.record, code, message } : undefined,
+    rejection: isBad ? { record: intake.record, address, code, message } : undefined,
   };
 }
 
@@ -243,7 +259,7 @@ async function publishReplies(deps: PartDeps, partition: number, outcomes: reado
   return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
     if (rejection !== undefined) return [];
     deps.trace.refused(intake.record, 'REPLY_UNDELIVERABLE');
-    return { record: intake.record, code: 'REPLY_UNDELIVERABLE', message };
+    return { record: intake.record, address: intake.address, code: 'REPLY_UNDELIVERABLE', message };
   });
 }
 
@@ -281,7 +297,7 @@ async function publishDeadLetters(
       `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
     );
   }
-  for (const { code, records } of letters) deps.observe.deadLettered(code, records);
+  for (const { code, records, first } of letters) deps.observe.deadLettered(code, records, exampleOf(partition, first));
 }
 
 /**

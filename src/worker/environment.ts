@@ -8,7 +8,7 @@ import { IdallocError } from '../errors.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer } from '../kafka/wire/settings.ts';
 import type { LedgerCopies, TimeStep } from '../ledger/ledger-ports.ts';
-import { etcdErrorLog, type Log } from '../log.ts';
+import { etcdLog, type Log } from '../log.ts';
 import type { EtcdOutcome, Metrics } from '../metrics/metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
@@ -36,7 +36,7 @@ export function realEnvironment(config: Config, log: Log): Outside {
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),
-    etcd: connectEtcd({ ...config.etcd, onError: etcdErrorLog(log) }),
+    etcd: connectEtcd({ ...config.etcd, ...etcdLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
     instanceId: () => config.instanceId ?? instanceIdIn(config.indexDir, RUNTIME.uuid),
     createAllocator: (options) => new LeasedAllocator(options),

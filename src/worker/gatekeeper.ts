@@ -24,6 +24,8 @@ export class Gatekeeper {
   readonly #options: GatekeeperOptions;
   readonly #listeners: GateListener[] = [];
   #gate: Gate;
+  /** What was said of the reason of each source, for people. */
+  readonly #details = new Map<GateSource, string | undefined>();
 
   constructor(options: GatekeeperOptions) {
     this.#options = options;
@@ -40,7 +42,15 @@ export class Gatekeeper {
     return gateReason(this.#gate);
   }
 
+  /** What was said last of the reason why it is closed; undefined for nothing. */
+  detail(): string | undefined {
+    const reason = this.reason();
+    const [source] = [...this.#gate.reasons].find(([, held]) => held === reason) ?? [];
+    return source === undefined ? undefined : this.#details.get(source);
+  }
+
   close(source: GateSource, reason: GateReason, detail?: string): void {
+    this.#details.set(source, detail);
     this.#set(closeGate(this.#gate, source, reason, this.#options.now()), detail);
   }
 

@@ -1,5 +1,6 @@
 import type { Runtime } from '../async/runtime.ts';
 import { every } from '../async/waiting.ts';
+import { runsText } from '../codec/dead-letter.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
@@ -11,8 +12,9 @@ export interface SilentLeader {
   /** The request partition. */
   readonly partition: number;
   readonly topic: ReachedTopic;
-  /** topic/partition that it leads. */
-  readonly leads: string;
+  /** The topic and the partition of it that it leads. */
+  readonly name: string;
+  readonly place: number;
   readonly node: number;
   /** host:port */
   readonly broker: string;
@@ -85,7 +87,7 @@ export class Reach implements Disposable {
       const silence = cluster.silence(name, place);
       return silence === undefined || silence.milliseconds < atLeastMs
         ? []
-        : { partition, topic, leads: `${name}/${place}`, ...silence };
+        : { partition, topic, name, place, ...silence };
     });
   }
 
@@ -137,8 +139,11 @@ export function silenceText(silent: readonly SilentLeader[]): string {
   return [...brokers]
     .map(([broker, leaders]) => {
       const seconds = Math.floor(Math.max(...leaders.map(({ milliseconds }) => milliseconds)) / 1_000);
-      const led = [...new Set(leaders.map(({ leads }) => leads))].join(', ');
-      return `broker ${broker} has not answered this worker for ${seconds} s, and leads ${led}: check the network between them`;
+      const led = [...Map.groupBy(leaders, ({ name }) => name)].map(([name, its]) => {
+        const places = [...new Set(its.map(({ place }) => place))].sort((one, other) => one - other);
+        return `${name}/${runsText(places)}`;
+      });
+      return `broker ${broker} has not answered this worker for ${seconds} s, and leads ${led.join(', ')}: check the network between them`;
     })
     .join('; ');
 }

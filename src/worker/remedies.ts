@@ -18,7 +18,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     meaning:
       "etcd shows less than was once confirmed. A ceiling or its revision is below its witness in Kafka, or the namespace's UUID differs. Nothing is allocated on a ceiling that can't be trusted.",
     remedy:
-      'After a restore or a wipe, rebuild the namespace (irreversible). If another namespace has this datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, see a forged witness.',
+      'After a restore or a wipe, rebuild the namespace (irreversible). If another namespace has this datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, the page on rebuilding has a forged witness.',
   },
   CLUSTER_CHANGED: {
     meaning:
@@ -43,7 +43,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   CLOCK_DRIFT: {
     meaning: "The median of the brokers' clocks is more than 1 s away from this worker's clock.",
-    remedy: 'Fix NTP there.',
+    remedy: 'Fix NTP where the clock is wrong: on this machine if other workers serve, else on the brokers.',
   },
   CLOCK_AHEAD: {
     meaning:
@@ -69,36 +69,38 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   LEASE_LOST: {
     meaning:
       'The lease expired or was revoked, or another process has the worker ID. The worker drops the reservation and acquires another worker ID.',
-    remedy: 'One occurrence, after a long pause or a network cut, needs no action. Otherwise remove the cause.',
+    remedy:
+      'One occurrence, after a long pause or a network cut, needs no action. Otherwise look for pauses of the process, and for cuts of the network to etcd.',
   },
   PROCESS_PAUSED: {
     meaning:
       'The process or its machine stood still: SIGSTOP, suspend, a paused container, a CPU limit. Nothing is allocated until etcd has confirmed the worker ID.',
-    remedy: 'One occurrence needs no action. Otherwise raise the limit, or stop the snapshots.',
+    remedy: 'One occurrence needs no action. Otherwise raise the CPU limit, or stop the snapshots of the machine.',
   },
   LEASE_SUSPENDED: {
     meaning:
       'etcd has not confirmed the lease for ETCD_REFUSE_AFTER_MS (15 s). The worker keeps its worker ID, and resumes the term when etcd shows that nobody else had it in between.',
-    remedy: 'Repair etcd, the network or the login.',
+    remedy: 'Repair etcd, the network to it or the login in it.',
   },
   RESERVATION_EXHAUSTED: {
     meaning:
       'The reservation is used up and was not extended, because etcd or the witness topic does not confirm a new one.',
-    remedy: 'Follow detail, or repair them. The worker resumes by itself, within 5 s.',
+    remedy:
+      'Follow detail, or repair etcd and the brokers that lead the witness topic. The worker resumes by itself, within 5 s.',
   },
   NO_IDENTITY: {
     meaning:
       'The worker holds no worker ID. It has just started, etcd does not respond, or it waits for a worker ID, which is free again up to 25 s after a clean stop, and after a crash when its lease has expired.',
-    remedy: 'Wait a minute; then repair etcd or the variable.',
+    remedy: 'Wait a minute; then repair etcd, or correct ETCD_ENDPOINTS.',
   },
   KAFKA_UNAVAILABLE: {
     meaning:
       'No broker responded. If /readyz names one broker, only that one does not answer this worker: within 15 s a worker that reaches it serves its partitions, which return half a minute after it answers again. If no worker reaches it, they wait.',
-    remedy: 'Repair them. Workers resume without a restart.',
+    remedy: 'Repair the brokers, or the network to them. Workers resume without a restart.',
   },
   STARTING: {
     meaning: 'The process is starting. Topics are not checked, or the index is not open yet.',
-    remedy: 'Wait a minute; then follow KAFKA_UNAVAILABLE.',
+    remedy: 'Wait a minute; then check the brokers, and the network to them.',
   },
   KAFKA_REFUSED: {
     meaning:

@@ -7,6 +7,7 @@ import type { Layout } from '../core/layout.ts';
 import { customText } from '../core/layout-choice.ts';
 import { renewed } from '../core/secret.ts';
 import { wallMs } from '../core/units.ts';
+import { ERRORS, type ErrorCode } from '../errors.ts';
 import { headKeysOf } from '../identity/bindings.ts';
 import { partitionFor } from '../kafka/records/record.ts';
 import { EtcdHeads, SharedTransactions } from '../ledger/heads.ts';
@@ -108,6 +109,9 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   return { deps, numbers, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
 }
 
+/** Dead letters have lines of their own, and quotas one for each prefix. */
+const hasOwnLine = (code: ErrorCode) => ERRORS[code].deadLetter || code === 'QUOTA_EXCEEDED';
+
 function observerOf({ metrics, lines }: WorkerContext): PipelineDeps['observe'] {
   return {
     served: ({ issued, replayed, ids, numbers }) => {
@@ -117,13 +121,14 @@ function observerOf({ metrics, lines }: WorkerContext): PipelineDeps['observe'] 
       metrics.addNumbers(numbers);
     },
     replied: (replies) => metrics.addReplies(replies),
-    failed: (code, requests) => {
+    failed: (code, requests, example) => {
       metrics.addRequests('refused', requests);
       metrics.addError(code, requests);
+      if (!hasOwnLine(code)) lines('warn', { code, ...example }, `requests were refused: ${code}`, { times: requests });
     },
-    deadLettered: (code, records) => {
+    deadLettered: (code, records, example) => {
       metrics.addDeadLetters(code, records);
-      lines('warn', { code }, `requests became dead letters: ${code}`, { times: records });
+      lines('warn', { code, ...example }, `requests became dead letters: ${code}`, { times: records });
     },
     forwarded: (count) => metrics.addForwarded(count),
     deferred: (count) => metrics.addDeferred(count),

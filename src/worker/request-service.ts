@@ -259,8 +259,11 @@ export class RequestService implements AsyncDisposable {
       this.#rejoinWhenWarm();
       return;
     }
+    const { log } = this.#context;
     const error = silenceText(this.silentFor(UNREACHED_MS));
-    this.#context.log.warn({ partitions: unreached, error }, "partitions can't be served from here: handing them over");
+    if (error === '')
+      log.info({ partitions: unreached }, 'brokers answer again: their partitions return after a while');
+    else log.warn({ partitions: unreached, error }, "partitions can't be served from here: handing them over");
     this.#group?.rejoin(`brokers of partitions ${unreached} are not reached`);
   }
 
@@ -396,9 +399,11 @@ export class Membership {
 
   #leave(member: GroupMember): void {
     this.#member = undefined;
+    const { log } = this.#options;
     this.#leaving = member
       .stop()
-      .catch((error) => this.#options.log.warn({ error: describeError(error) }, 'could not leave the request group'))
+      .then(() => log.info('left the request group'))
+      .catch((error) => log.warn({ error: describeError(error) }, 'could not leave the request group'))
       .finally(() => {
         this.#leaving = undefined;
         this.gateChanged();

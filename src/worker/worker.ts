@@ -24,6 +24,7 @@ import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail, startWitness } from './ledger-tail.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
+import { ReadinessLog } from './readiness-log.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
@@ -141,14 +142,14 @@ export class Worker implements AsyncDisposable {
           })
           .join('; ');
       case 'KAFKA_UNAVAILABLE':
-        return this.#kafkaSilence;
+        return this.#kafkaSilence ?? this.#context.gate.detail();
       case 'RESERVATION_EXHAUSTED':
-        return this.#kafkaSilence ?? this.#identity.detail('RESERVATION_EXHAUSTED');
+        return this.#kafkaSilence ?? this.#identity.detail('RESERVATION_EXHAUSTED') ?? this.#context.gate.detail();
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#identity.detail('LEASE_SUSPENDED');
+        return this.#identity.detail('LEASE_SUSPENDED') ?? this.#context.gate.detail();
       default:
-        return undefined;
+        return this.#context.gate.detail();
     }
   }
 
@@ -214,17 +215,22 @@ export class Worker implements AsyncDisposable {
       readiness: () => ({ reason: this.unready, detail: this.unreadyDetail, warning: this.warning?.detail }),
       vitals: () => this.vitals(),
       identity: () => ({ ...this.#identity.describe(), margins: this.#identity.margins() }),
-      owned: () => this.#requests?.share?.partitions ?? [],
+      owned: () => this.#owned,
       since: (partition) => this.#ledger?.index.since(partition),
       quotas: () => this.#requests?.quotaUses ?? [],
     };
   }
 
+  /** The partitions that this worker answers; none once it has left the group. */
+  get #owned(): readonly number[] {
+    return this.#requests?.isMember === true ? (this.#requests.share?.partitions ?? []) : [];
+  }
+
   #copies(): Vitals['copies'] {
-    const [ledger, share] = [this.#ledger, this.#requests?.share];
+    const [ledger, owned] = [this.#ledger, this.#owned];
     if (ledger === undefined) return [];
     return ledger.copies().map(({ partition, state, low, end, logEnd }) => {
-      const isServing = state === 'following' && share?.partitions.includes(partition) === true;
+      const isServing = state === 'following' && owned.includes(partition);
       return { partition, state: isServing ? 'serving' : state, low, end, logEnd };
     });
   }
@@ -294,6 +300,8 @@ export class Worker implements AsyncDisposable {
     identity.start({ clusterId, witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, topics }));
     this.#requests = requests;
+    const readiness = () => ({ reason: this.unready, detail: this.unreadyDetail });
+    stack.use(new ReadinessLog({ runtime, log, readiness }));
     await ledger.recognised(stop); // so that the first join reports the copies of this worker
     requests.start();
     gate.clear('process');

@@ -181,8 +181,17 @@ describe('the program', () => {
     const env = { ...servers, API_PORT: 'off', OPS_PORT: '0', INDEX_DIR: join(MAIN, 'index') };
     const { code, out } = await main(['worker'], env);
     expect(code).toBe(1);
-    const { level, msg } = JSON.parse(out.trimEnd().split('\n').at(-1) ?? '');
-    expect({ level, msg }).toEqual({ level: 60, msg: expect.stringMatching(/^INDEX_UNUSABLE: .*set INDEX_DIR to/) });
+    const lines = out.trimEnd().split('\n');
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+      level: 'info',
+      msg: 'idalloc is starting',
+      settings: { LOG_LEVEL: 'info' },
+    });
+    const { level, msg } = JSON.parse(lines.at(-1) ?? '');
+    expect({ level, msg }).toEqual({
+      level: 'fatal',
+      msg: expect.stringMatching(/^INDEX_UNUSABLE: .*set INDEX_DIR to/),
+    });
   });
 
   test('writes all output, even if it is larger than a pipe holds', async () => {

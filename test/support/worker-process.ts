@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { COMPILE_CACHE } from '../../ops/dev/paths.ts';
+import { withNumber } from './log-levels.ts';
 import { Watchers } from './watchers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -218,7 +219,7 @@ export class WorkerProcess implements AsyncDisposable {
 function parseLine(text: string): LogLine {
   const seenMs = performance.now();
   try {
-    return { ...(JSON.parse(text) as Readonly<Record<string, unknown>>), seenMs };
+    return { ...withNumber(JSON.parse(text) as Readonly<Record<string, unknown>>), seenMs };
   } catch {
     return { msg: text, seenMs }; // a crash of the runtime prints plain text, which must be among the last lines
   }

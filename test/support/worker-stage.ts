@@ -11,6 +11,7 @@ import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { FakeEtcd, type Link } from '../identity/fake-etcd.ts';
 import { fakeKafka } from './fake-kafka/fake-kafka.ts';
+import { withNumber } from './log-levels.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { VirtualRuntime } from './virtual-runtime.ts';
 
@@ -107,7 +108,7 @@ export class WorkerStage {
       createAllocator: (options) => new LeasedAllocator(options),
     };
     const write = (text: string) => {
-      const line = JSON.parse(text) as LogLine;
+      const line = withNumber(JSON.parse(text) as LogLine);
       lines.push(line);
       logged.push(line.msg);
     };

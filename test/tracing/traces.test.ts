@@ -17,7 +17,7 @@ afterEach(() => {
 
 /** What a test passes to openTraces, and the lines that are logged. */
 function options(env: Readonly<Record<string, string>>) {
-  const lines: { readonly level: number; readonly msg: string; readonly error?: string }[] = [];
+  const lines: { readonly level: string; readonly msg: string; readonly error?: string }[] = [];
   const log = createLogger({ level: 'info', destination: { write: (text) => void lines.push(JSON.parse(text)) } });
   const topics = { requests: 'id.requests', ledger: 'id.ledger' };
   return { lines, all: { env, version: '1.2.3', topics, groupId: 'workers', runtime: RUNTIME, log } };
@@ -123,7 +123,7 @@ describe('the end', () => {
     const { all, lines } = options(EXPORTING);
     const traces = await openTraces(all, load);
     await traces?.end(5);
-    expect(lines.at(-1)).toMatchObject({ level: 40, error: 'the last spans were not exported within 5 ms' });
+    expect(lines.at(-1)).toMatchObject({ level: 'warn', error: 'the last spans were not exported within 5 ms' });
   });
 
   it('does not fail if the SDK does', async () => {
@@ -131,7 +131,7 @@ describe('the end', () => {
     const { all, lines } = options(EXPORTING);
     const traces = await openTraces(all, load);
     await traces?.end(1_000);
-    expect(lines.at(-1)).toMatchObject({ level: 40, error: 'no collector' });
+    expect(lines.at(-1)).toMatchObject({ level: 'warn', error: 'no collector' });
   });
 });
 
@@ -142,7 +142,7 @@ it('complaints of the SDK are in the log, each kind once a minute', async () => 
   for (let i = 0; i < 5; i += 1) diag.error(`connect ECONNREFUSED 127.0.0.1:431${i}`);
   expect(lines.slice(1)).toEqual([
     expect.objectContaining({
-      level: 40,
+      level: 'warn',
       component: 'traces',
       error: 'connect ECONNREFUSED 127.0.0.1:4310',
       msg: 'OpenTelemetry reports an error; requests are served all the same',

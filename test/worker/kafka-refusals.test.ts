@@ -18,10 +18,10 @@ const kafka = {
   sasl: { mechanism: 'plain', username: 'id-worker', password: () => 'secret' },
 } as const;
 const BROKER = { host: 'kafka', port: 9092 };
-const ERROR_LEVEL = 50;
+const ERROR_LEVEL = 'error';
 
 let runtime: VirtualRuntime;
-let lines: { level: number; msg: string; resource?: string }[];
+let lines: { level: string; msg: string; resource?: string }[];
 let refusals: KafkaRefusals;
 
 beforeEach(() => {
@@ -127,7 +127,7 @@ describe('a right that the brokers refuse', () => {
     expect(lines.map(({ level, msg }) => [level, msg])).toEqual([
       [ERROR_LEVEL, 'the brokers refuse this worker'],
       [ERROR_LEVEL, 'the brokers refuse this worker'],
-      [30, 'the brokers accept this worker again'],
+      ['info', 'the brokers accept this worker again'],
     ]);
   });
 

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { IdallocError } from '../../src/errors.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 
 const ERROR_LEVEL = 50;
@@ -36,6 +37,50 @@ test('a worker that starts on an etcd that was rolled back logs one error line w
   expect(stage.lines.slice(before).filter(({ level }) => level >= ERROR_LEVEL)).toMatchObject([{ code: 'RESTORED' }]);
 });
 
+test('a worker that etcd left logs that it left the group, has no partition meanwhile, and logs that it is ready again', async () => {
+  const at = START_MS;
+  stage = new WorkerStage();
+  const worker = stage.start();
+  await stage.pass(at);
+  const serving = () => worker.status.partitions.map(({ owned, copy }) => `${owned} ${copy}`);
+  expect(new Set(serving())).toEqual(new Set(['true serving']));
+  const error = 'etcd has not confirmed the lease';
+  stage.etcdFault = new IdallocError('ETCD_UNAVAILABLE', 'no response');
+  await stage.pass(40_000);
+  expect(new Set(serving())).toEqual(new Set(['false following']));
+  expect(worker.unreadyDetail).toContain(error);
+  expect(worker.status.detail).toContain(error);
+  stage.etcdFault = undefined;
+  await stage.pass(40_000);
+  const told = stage.lines.flatMap(({ msg, reason }) =>
+    /^(idalloc ready|not ready|ready again|left the request group)$/.test(msg) ? [reason ?? msg] : [],
+  );
+  expect(told).toEqual(['idalloc ready', 'LEASE_SUSPENDED', 'left the request group', 'LEASE_LOST', 'ready again']);
+});
+
+test('a worker without Kafka logs no line of which the error is empty', async () => {
+  await started();
+  stage.onBrokers('freeze');
+  await stage.pass(60_000);
+  stage.onBrokers('thaw');
+  await stage.pass(60_000);
+  expect(stage.lines.filter(({ error }) => error === '')).toEqual([]);
+});
+
+test('refused requests are one line in 10 s for each code, with the first as an example', async () => {
+  await started();
+  const correlationId = Buffer.from('late-1');
+  const replyTopic = topicOf('late');
+  stage.kafka.cluster.createTopic(replyTopic, { partitions: 1, replicas: 3 });
+  const value = encodeIdRequest({ count: 1, correlationId, replyTopic, expiresAtMs: 1 });
+  for (const partition of [0, 1, 2])
+    stage.kafka.cluster.send(config.topics.requests, partition, [{ key: correlationId, value }]);
+  await stage.pass(1_000);
+  expect(stage.lines.filter(({ msg }) => msg.startsWith('requests were refused'))).toMatchObject([
+    { code: 'EXPIRED', offset: expect.any(Number), partition: expect.any(Number), correlationId: 'late-1' },
+  ]);
+});
+
 test('dead letters are one line in 10 s for each code, with their number', async () => {
   await started();
   const malformed = () =>
@@ -48,9 +93,9 @@ test('dead letters are one line in 10 s for each code, with their number', async
   malformed();
   await stage.pass(1_000);
   const lines = stage.lines.filter(({ msg }) => msg.startsWith('requests became dead letters'));
-  expect(lines.map(({ level, code, count }) => [level, code, count])).toEqual([
-    [WARN_LEVEL, 'MALFORMED_REQUEST', 1],
-    [WARN_LEVEL, 'MALFORMED_REQUEST', 4],
+  expect(lines.map(({ level, code, count, partition, offset }) => [level, code, count, partition, offset])).toEqual([
+    [WARN_LEVEL, 'MALFORMED_REQUEST', 1, 0, 0],
+    [WARN_LEVEL, 'MALFORMED_REQUEST', 4, 0, 4],
   ]);
 });
 

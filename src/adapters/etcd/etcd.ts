@@ -19,7 +19,7 @@ import {
   MAX_OPERATIONS,
 } from '../../identity/identity-ports.ts';
 import { callLimits, type EtcdAccess, EtcdMember, type EtcdStatus, statusOf } from './member.ts';
-import { isFinal, isRefusal, remedyOf } from './refusal.ts';
+import { errorText, isFinal, isRefusal, remedyOf } from './refusal.ts';
 import { DEFAULT_ETCD_TIMING, type OnError, Rotation, type RotationTiming } from './rotation.ts';
 
 const COMPACTED = /required revision has been compacted/;
@@ -30,6 +30,8 @@ export interface EtcdOptions extends EtcdAccess {
   readonly timing?: RotationTiming;
   /** Called for each endpoint that failed a call, even if another one served it. */
   readonly onError?: OnError;
+  /** Called with an endpoint that had failed a call, and has answered one since. */
+  readonly onReturn?: (endpoint: string) => void;
 }
 
 export interface ClosableEtcd extends EtcdPort {
@@ -64,7 +66,8 @@ export async function withEtcd<T>(options: EtcdOptions, use: (etcd: EtcdClient) 
 export function connectEtcd(options: EtcdOptions): EtcdClient {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
-  const rotation = new Rotation(members, timing, { isFinal, isRefusal, remedyOf }, options.onError ?? (() => {}));
+  const { onError = () => {}, onReturn } = options;
+  const rotation = new Rotation(members, timing, { isFinal, isRefusal, remedyOf, textOf: errorText }, onError, onReturn);
   let failedWrite: IdallocError | undefined;
   const limits = () => callLimits(timing);
   const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>

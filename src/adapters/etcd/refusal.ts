@@ -6,6 +6,7 @@ import {
   GRPCInvalidArgumentError,
   GRPCUnauthenticatedError,
 } from 'etcd3';
+import { describeError } from '../../errors.ts';
 
 const CERTIFICATES = 'check ETCD_CA, ETCD_CERT and ETCD_KEY, and when the certificates expire';
 
@@ -63,6 +64,15 @@ export function isRefusal(error: unknown): boolean {
 /** Whether a call failed because the login lacks a right. */
 export function isDenied(error: unknown): boolean {
   return error instanceof Error && error.cause instanceof EtcdPermissionDeniedError;
+}
+
+/** What gRPC says of calls that waited for a connection when it gave that up, since nothing answered on it. */
+const GIVEN_UP = /Channel closed|Connection dropped/;
+
+/** The error as an operator reads it. */
+export function errorText(error: unknown): string {
+  const text = describeError(error);
+  return GIVEN_UP.test(text) ? 'no response' : text;
 }
 
 /** How an operator fixes an error that retries do not; undefined for a transient one. */

@@ -1,4 +1,4 @@
-import { describeError, IdallocError } from '../../errors.ts';
+import { IdallocError } from '../../errors.ts';
 
 /** The time limit of a call, and the silence after which the next endpoint is called, too. */
 export interface RotationTiming {
@@ -16,7 +16,8 @@ export interface Peer {
 interface PeerError {
   readonly what: string;
   readonly endpoint: string;
-  readonly error: unknown;
+  /** The error as text. */
+  readonly error: string;
   /** How an operator fixes it; undefined for a transient error. */
   readonly remedy: string | undefined;
 }
@@ -30,6 +31,8 @@ export interface ErrorClassifier {
   /** A response that the call is not carried out. Any other error leaves open whether it was, or will be. */
   readonly isRefusal: (error: unknown) => boolean;
   readonly remedyOf: (error: unknown) => string | undefined;
+  /** The error as text, for operators. */
+  readonly textOf: (error: unknown) => string;
 }
 
 const UNHEALTHY = 'check that ETCD_ENDPOINTS is correct and its members are healthy';
@@ -50,6 +53,9 @@ export class Rotation<P extends Peer> {
   readonly #timing: RotationTiming;
   readonly #classifier: ErrorClassifier;
   readonly #onError: OnError;
+  readonly #onReturn: (endpoint: string) => void;
+  /** The endpoints whose last call failed. */
+  readonly #failing = new Set<string>();
   /**
    * The last error that has a remedy, by endpoint, until that answers: a client may report why it cannot connect once,
    * and later only that it is not connected.
@@ -58,11 +64,18 @@ export class Rotation<P extends Peer> {
   #preferred = 0;
   #lastError: IdallocError | undefined;
 
-  constructor(peers: readonly P[], timing: RotationTiming, classifier: ErrorClassifier, onError: OnError) {
+  constructor(
+    peers: readonly P[],
+    timing: RotationTiming,
+    classifier: ErrorClassifier,
+    onError: OnError,
+    onReturn: (endpoint: string) => void = () => {},
+  ) {
     this.#peers = peers;
     this.#timing = timing;
     this.#classifier = classifier;
     this.#onError = onError;
+    this.#onReturn = onReturn;
   }
 
   /** Why the last call failed; undefined when it succeeded. */
@@ -79,7 +92,7 @@ export class Rotation<P extends Peer> {
     const callOne = async (peer: P) => {
       try {
         responses.set(peer.endpoint, await call(peer));
-        this.#causes.delete(peer.endpoint);
+        this.#answered(peer);
       } catch (error) {
         this.#failed(what, peer, error);
       }
@@ -102,7 +115,7 @@ export class Rotation<P extends Peer> {
       let open = 0;
       let isAnswered = true;
       let hedge: NodeJS.Timeout | undefined;
-      const limit = setTimeout(() => fail(undefined), this.#timing.callMs);
+      const limit = setTimeout(() => expire(), this.#timing.callMs);
 
       const close = () => {
         clearTimeout(hedge);
@@ -122,6 +135,15 @@ export class Rotation<P extends Peer> {
         this.#lastError = new IdallocError(isRefused ? 'ETCD_REFUSED' : 'ETCD_UNAVAILABLE', text, { cause });
         reject(this.#lastError);
       };
+      /** Endpoints that have said nothing are reported, too. */
+      const expire = () => {
+        for (const index of new Set(order.slice(0, calls))) {
+          const peer = this.#peers[index];
+          if (peer !== undefined && !errors.has(peer.endpoint))
+            this.#failed(what, peer, new Error(`no response in ${this.#timing.callMs} ms`));
+        }
+        fail(undefined);
+      };
       const callNext = () => {
         const index = order[calls % order.length];
         const peer = index === undefined ? undefined : this.#peers[index];
@@ -135,7 +157,7 @@ export class Rotation<P extends Peer> {
             if (over.signal.aborted) return;
             this.#preferred = index;
             this.#lastError = undefined;
-            this.#causes.delete(peer.endpoint);
+            this.#answered(peer);
             close();
             resolve(response);
           },
@@ -154,13 +176,19 @@ export class Rotation<P extends Peer> {
     });
   }
 
+  #answered({ endpoint }: P): void {
+    this.#causes.delete(endpoint);
+    if (this.#failing.delete(endpoint)) this.#onReturn(endpoint);
+  }
+
   /** Reports the error of a call. Returns it as text, with its cause if that was reported before. */
   #failed(what: string, { endpoint }: P, error: unknown): string {
-    const text = describeError(error);
+    const text = this.#classifier.textOf(error);
+    this.#failing.add(endpoint);
     const remedy = this.#classifier.remedyOf(error);
     const cause = remedy === undefined ? this.#causes.get(endpoint) : { text, remedy };
     if (cause !== undefined) this.#causes.set(endpoint, cause);
-    this.#onError({ what, endpoint, error, remedy: cause?.remedy });
+    this.#onError({ what, endpoint, error: text, remedy: cause?.remedy });
     return cause === undefined || cause.text === text ? text : `${text}, after: ${cause.text}`;
   }
 }

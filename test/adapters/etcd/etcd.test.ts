@@ -58,7 +58,7 @@ describe('the etcd adapter', () => {
     opened.push(() => etcd.close());
     expect((await etcd.statuses()).size).toBe(0);
     expect(failed.sort()).toEqual(
-      endpoints.map((endpoint) => `a status, ${endpoint}: Error: no response in 200 ms`).sort(),
+      endpoints.map((endpoint) => `a status, ${endpoint}: no response in 200 ms`).sort(),
     );
   });
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type ErrorClassifier, Rotation } from '../../../src/adapters/etcd/rotation.ts';
+import { describeError } from '../../../src/errors.ts';
 
 const TIMING = { callMs: 4_000, hedgeMs: 1_000 };
 const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
@@ -13,8 +14,13 @@ function stage(
   const called: string[] = [];
   const faults: string[] = [];
   const waiting = new Map<string, PromiseWithResolvers<string>>();
-  const rotation = new Rotation(PEERS, TIMING, { isFinal, isRefusal, remedyOf }, ({ endpoint }) =>
-    faults.push(endpoint),
+  const returned: string[] = [];
+  const rotation = new Rotation(
+    PEERS,
+    TIMING,
+    { isFinal, isRefusal, remedyOf, textOf: describeError },
+    ({ endpoint }) => faults.push(endpoint),
+    (endpoint) => returned.push(endpoint),
   );
   const signals: AbortSignal[] = [];
   const run = () =>
@@ -27,7 +33,7 @@ function stage(
     });
   const answer = (endpoint: string) => waiting.get(endpoint)?.resolve(endpoint);
   const refuse = (endpoint: string, why = 'down') => waiting.get(endpoint)?.reject(new Error(why));
-  return { rotation, run, answer, refuse, called, faults, signals };
+  return { rotation, run, answer, refuse, called, faults, returned, signals };
 }
 
 describe('calling etcd endpoints in rotation', () => {
@@ -81,6 +87,20 @@ describe('calling etcd endpoints in rotation', () => {
     expect(called).toEqual(['a', 'b', 'c', 'a']);
     answer('a');
     expect(await call).toBe('a');
+  });
+
+  it('reports endpoints that say nothing until the call ends, and each of them that answers later', async () => {
+    const { run, answer, faults, returned } = stage();
+    const silent = expect(run()).rejects.toThrow(/a: no response; b: no response; c: no response/);
+    await vi.advanceTimersByTimeAsync(4_000);
+    await silent;
+    expect([faults, returned]).toEqual([['a', 'b', 'c'], []]);
+    for (let round = 0; round < 2; round += 1) {
+      const call = run();
+      answer('a');
+      await call;
+    }
+    expect(returned).toEqual(['a']);
   });
 
   it('calls the next endpoint immediately after a failure', async () => {
