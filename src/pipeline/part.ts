@@ -138,7 +138,8 @@ export async function processPart(
   const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
   rejections.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, partition, rejections);
-  for (const [code, { requests, example }] of refused) deps.observe.failed(code, requests, exampleOf(partition, example));
+  for (const [code, { requests, example }] of refused)
+    deps.observe.failed(code, requests, exampleOf(partition, example));
   deps.quotas?.answered(partition, part);
 }
 

@@ -67,7 +67,13 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
   const { onError = () => {}, onReturn } = options;
-  const rotation = new Rotation(members, timing, { isFinal, isRefusal, remedyOf, textOf: errorText }, onError, onReturn);
+  const rotation = new Rotation(
+    members,
+    timing,
+    { isFinal, isRefusal, remedyOf, textOf: errorText },
+    onError,
+    onReturn,
+  );
   let failedWrite: IdallocError | undefined;
   const limits = () => callLimits(timing);
   const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>

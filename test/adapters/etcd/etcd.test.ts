@@ -57,9 +57,7 @@ describe('the etcd adapter', () => {
     });
     opened.push(() => etcd.close());
     expect((await etcd.statuses()).size).toBe(0);
-    expect(failed.sort()).toEqual(
-      endpoints.map((endpoint) => `a status, ${endpoint}: no response in 200 ms`).sort(),
-    );
+    expect(failed.sort()).toEqual(endpoints.map((endpoint) => `a status, ${endpoint}: no response in 200 ms`).sort());
   });
 
   it.each(['http_proxy', 'https_proxy', 'grpc_proxy'])('connects directly although %s names a proxy', async (name) => {
