@@ -12,7 +12,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   LAYOUT_EXHAUSTED: {
     meaning: 'The layout has no time left. Its timestamp field has run out, or the next ID would need bit 63.',
     remedy:
-      'Move to another layout or epoch: a new ETCD_PREFIX and ID_SPACE, new topics, and a plan for the order of old and new IDs.',
+      'Move to another layout as the end of a layout describes. A new ID_SPACE may repeat old IDs, so decide first how both stay apart.',
   },
   RESTORED: {
     meaning:

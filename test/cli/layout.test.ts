@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { loadEtcdConfig } from '../../src/config/config.ts';
 import { PRESETS } from '../../src/core/presets.ts';
+import { readPage } from '../support/docs.ts';
 import { LAYOUT_ENVS } from '../support/layouts.ts';
 import { cli } from './harness.ts';
 
@@ -168,5 +169,30 @@ test('every command that reads IDs accepts a custom layout, and the layout of th
     datacenter_id: 2,
     worker_id: 1_000,
     sequence_number: 7,
+  });
+});
+
+describe('the page about the end of a layout', () => {
+  const page = readPage('docs/operations/end-of-layout.md');
+
+  test('has the day on which each preset ends', async () => {
+    const rows = [...page.matchAll(/^\| (`[^|]+) \| (\d{4}-\d{2}-\d{2}) \|/gm)];
+    const told = rows.flatMap(([, names = '', day]) =>
+      [...names.matchAll(/`([\w-]+)`/g)].map(([, name]) => [name, day]),
+    );
+    const { layouts } = (await figures([])) as { layouts: { layout: string; ends_ms: number | null }[] };
+    const ends = layouts.flatMap(({ layout, ends_ms: ms }) =>
+      ms === null ? [] : [[layout, new Date(ms).toISOString().slice(0, 10)]],
+    );
+    expect(told.toSorted()).toEqual(ends.toSorted());
+  });
+
+  test('names a layout that goes on above js-safe, and gives each of its IDs the same meaning', async () => {
+    const [, options = ''] = /^ +idalloc layout (--fields .*)$/m.exec(page) ?? [];
+    const { ends_ms: end } = await figures(options.split(' '));
+    expect(end).toBeGreaterThan((await figures(['js-safe'])).ends_ms);
+    const span = async (args: readonly string[]) =>
+      (await cli(['range', '--from', '2030-01-01', '--to', '2030-01-02', ...args])).out;
+    expect(await span(options.split(' '))).toBe(await span(['--layout', 'js-safe']));
   });
 });
