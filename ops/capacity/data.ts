@@ -8,6 +8,8 @@ export interface CapacityData {
   readonly date: string;
   readonly version: string;
   readonly machine: Machine;
+  /** Parts while others took more than MOST_OTHERS_PERCENT of the machine; undefined if that was not watched. */
+  readonly disturbed?: readonly Disturbed[];
   /** By IDs in a request; the first is 1. */
   readonly counts: readonly Served[];
   /** The ways of a request of one ID; the first is the usual one. */
@@ -28,6 +30,15 @@ export interface CapacityData {
   readonly crashes: readonly Crash[];
   /** IDs from memory, in one process. */
   readonly inProcess: readonly { readonly name: string; readonly nsPerId: number }[];
+}
+
+/** The most that others may take of the machine before figures are marked: programs that the run did not start. */
+export const MOST_OTHERS_PERCENT = 5;
+
+export interface Disturbed {
+  readonly part: string;
+  /** Of all processors. */
+  readonly othersPercent: number;
 }
 
 interface Machine {

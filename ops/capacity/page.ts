@@ -1,5 +1,5 @@
 import { table } from '../dev/markdown.ts';
-import { type CapacityData, CRASH, type Door, type Form, IN_FLIGHT, type Served } from './data.ts';
+import { type CapacityData, CRASH, type Door, type Form, IN_FLIGHT, MOST_OTHERS_PERCENT, type Served } from './data.ts';
 import {
   BROKER_CORES,
   COPIES,
@@ -154,13 +154,22 @@ function costOfForms({ forms }: CapacityData): string {
   return `takes ${range(({ formatNs }) => formatNs)}, reading one ${range(({ parseNs }) => parseNs)}.`;
 }
 
+/** What else ran on the machine. */
+function othersText({ disturbed }: CapacityData): string {
+  if (disturbed === undefined) return 'Whether other programs took processor time meanwhile was not watched.';
+  if (disturbed.length === 0) return `Other programs took at most ${MOST_OTHERS_PERCENT} % of them meanwhile.`;
+  const parts = disturbed.map(({ part, othersPercent }) => `${part} (${whole(othersPercent)} %)`);
+  return `**Other programs took more than ${MOST_OTHERS_PERCENT} % of them during some parts, whose figures a quiet machine does not have: ${parts.join(', ')}.**`;
+}
+
 /** The generated parts of the page, by the name of their markers. */
 export function partsOf(data: CapacityData): Readonly<Record<string, string>> {
   const { machine, counts, partitions, workers, latency, index } = data;
   const [one] = counts;
   return {
     machine: `Measured on ${data.date} with version ${data.version}, on ${machine.cores} cores (${machine.processor}) and ${machine.memoryGib} GiB with
-Node ${machine.node.replace('v', '')}; they also ran ${machine.servers.join(', ')} and the load.`,
+Node ${machine.node.replace('v', '')}; they also ran ${machine.servers.join(', ')} and the load.
+${othersText(data)}`,
     counts: served(
       'IDs in a request',
       counts.map((row) => [whole(row.count), row]),

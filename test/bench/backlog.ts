@@ -105,6 +105,6 @@ export async function rateOf(
     return true;
   });
   if (rate === undefined)
-    throw new TooFewRequests('all replies were there before anything could be measured: raise --requests');
+    throw new TooFewRequests('all replies were there before anything could be measured: more requests are needed');
   return rate;
 }

@@ -1,7 +1,7 @@
 import { table } from '../../src/cli/output.ts';
 import { type Compared, compared, type Pair } from './comparison.ts';
 import { optionsOf } from './options.ts';
-import { METHOD, MOST_PAIRS } from './spread.ts';
+import { boundText, METHOD, MOST_PAIRS } from './spread.ts';
 import { Stage } from './stage.ts';
 import { BENCHES, type Bench, type Figures, idle, index, type Settings, serve } from './tree-benches.ts';
 import { type Tree, thisTree, treeOf } from './trees.ts';
@@ -100,9 +100,6 @@ async function pairsOf(stage: Stage, here: Tree, there: Tree): Promise<readonly 
 
 const NUMBER = new Intl.NumberFormat('en', { maximumSignificantDigits: 4 });
 
-/** A bound of an interval; few or very different pairs have intervals that say nothing. */
-const bound = (value: number): string => (value < 100 ? value.toFixed(2) : '100+');
-
 function text(found: readonly Compared[], there: Tree): string {
   const right = true;
   const columns = [
@@ -118,7 +115,7 @@ function text(found: readonly Compared[], there: Tree): string {
     NUMBER.format(here),
     NUMBER.format(other),
     ratio.toFixed(2),
-    pairs > 1 ? `${bound(low)} to ${bound(high)}` : 'one pair',
+    pairs > 1 ? `${boundText(low)} to ${boundText(high)}` : 'one pair',
     isLoss ? `below ${failBelow}` : verdict,
   ]);
   return `${table(columns, rows)}\nAbove 1 this tree is better. Spread: ${METHOD}.\n`;

@@ -1,9 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { CPU_TICK_MS, procText } from './running.ts';
 
-/** With more than this share of the machine, in percent, others change what is measured. */
-export const MOST_OTHERS_PERCENT = 5;
-
 /**
  * Begins to watch how much of the machine others take: programs that this process did not start, and a host that gives
  * its processors to other machines. The result returns their share since then, in percent of all processors; NaN if the

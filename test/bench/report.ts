@@ -1,10 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { resolve } from 'node:path';
-import { type CapacityData, DATA_FILE } from '../../ops/capacity/data.ts';
+import { type CapacityData, DATA_FILE, type Disturbed, MOST_OTHERS_PERCENT } from '../../ops/capacity/data.ts';
 import { writeCapacity } from '../../ops/capacity/write.ts';
 import { readManifest } from '../../ops/release/packages.ts';
 import { optionsOf } from './options.ts';
+import { watchOthers } from './others.ts';
 import { doors, inProcess } from './report/doors.ts';
 import { forms, index } from './report/parts.ts';
 import { ReportServers } from './report/servers.ts';
@@ -18,6 +19,7 @@ const values = optionsOf(
   'bench:report',
   [
     'Measures what the page on capacity shows, and writes its figures, tables and plots: about 15 minutes on two quiet cores.',
+    `Parts while others take more than ${MOST_OTHERS_PERCENT} % of the machine are marked on the page; then it exits with 1.`,
     'Redis and PostgreSQL are measured if they are installed (apt-get install redis-server postgresql).',
   ],
   { scale: 1, rounds: 3, out: '', redraw: false },
@@ -32,21 +34,39 @@ const begunMs = performance.now();
 const say = (line: string) => process.stderr.write(`${line}\n`);
 const effort: Effort = { scale: values.scale, rounds: values.rounds, say };
 
-/** Runs a part, and says how long it took. */
+/** What others took of the machine, in percent, by part; NaN where the system does not report it. */
+const others = new Map<string, number>();
+
+/** Runs a part, and says how long it took, and what others took meanwhile. */
 async function part<T>(name: string, work: () => Promise<T>): Promise<T> {
-  const partMs = performance.now();
+  const [partMs, othersPercent] = [performance.now(), watchOthers()];
   const result = await work();
-  say(`${name}: ${Math.round((performance.now() - partMs) / 1_000)} s`);
+  others.set(name, othersPercent());
+  const seconds = Math.round((performance.now() - partMs) / 1_000);
+  say(`${name}: ${seconds} s, others took ${others.get(name)?.toFixed(1)} % of the machine`);
   return result;
+}
+
+/** A part on servers that nothing else has used: thousands of topics of other parts would change its figures. */
+function servedPart<T>(name: string, work: (report: ReportServers) => Promise<T>): Promise<T> {
+  return part(name, async () => {
+    await using report = await ReportServers.start(say);
+    return await work(report);
+  });
+}
+
+function disturbed(): { readonly disturbed?: readonly Disturbed[] } {
+  const all = [...others].map(([name, othersPercent]) => ({ part: name, othersPercent: Math.round(othersPercent) }));
+  if (all.some(({ othersPercent }) => Number.isNaN(othersPercent))) return {};
+  return { disturbed: all.filter(({ part: name }) => (others.get(name) ?? 0) > MOST_OTHERS_PERCENT) };
 }
 
 async function measured(): Promise<CapacityData> {
   const parts = { forms: await part('forms', () => forms(effort)), index: await part('index', () => index(effort)) };
-  await using report = await ReportServers.start(say);
-  const served = await part('requests as fast as possible', () => serving(report, effort));
-  const latencies = await part('latency', () => latency(report, effort));
-  const others = await part('other ways to unique numbers', () => doors(report, effort));
-  const memory = await part('IDs from memory', () => inProcess(report, effort));
+  const latencies = await servedPart('latency', (report) => latency(report, effort));
+  const served = await servedPart('requests as fast as possible', (report) => serving(report, effort));
+  const ways = await servedPart('other ways to unique numbers', (report) => doors(report, effort));
+  const memory = await servedPart('IDs from memory', (report) => inProcess(report, effort));
   return {
     date: new Date().toISOString().slice(0, 10),
     version: readManifest().version,
@@ -55,13 +75,14 @@ async function measured(): Promise<CapacityData> {
       cores: cpus().length,
       memoryGib: Math.round(totalmem() / 2 ** 30),
       node: process.version,
-      servers: ['one Kafka broker', 'three members of etcd', ...others.servers],
+      servers: ['one Kafka broker', 'three members of etcd', ...ways.servers],
     },
+    ...disturbed(),
     ...served,
     latency: latencies,
     ...parts,
-    doors: others.doors,
-    crashes: others.crashes,
+    doors: ways.doors,
+    crashes: ways.crashes,
     inProcess: memory,
   };
 }
@@ -72,3 +93,4 @@ if (!values.redraw) {
   say(`${file}, after ${Math.round((performance.now() - begunMs) / 60_000)} min`);
 }
 if (values.out === '') await writeCapacity();
+if (others.values().some((percent) => percent > MOST_OTHERS_PERCENT)) process.exitCode = 1;

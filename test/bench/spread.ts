@@ -54,3 +54,8 @@ export function verdictOf({ low, high }: Spread): Verdict {
 export function isLoss({ high }: Spread, least: number): boolean {
   return high < least;
 }
+
+/** A bound of an interval, for people; few or very different pairs have intervals that say nothing. */
+export function boundText(bound: number): string {
+  return bound < 100 ? bound.toFixed(2) : '100+';
+}

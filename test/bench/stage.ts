@@ -9,6 +9,7 @@ import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { type NewRecord, partitionFor } from '../../src/kafka/records/record.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { kafkaErrorCode } from '../../src/kafka/wire/kafka-error.ts';
 import type { ListOffsetsResponse } from '../../src/kafka/wire/record-apis.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
@@ -27,6 +28,8 @@ const REPLICATION_TIMEOUT_MS = 5_000;
 const LED_TIMEOUT_MS = 30_000;
 const LED_POLL_MS = 50;
 const TOPICS_AT_ONCE = 100;
+/** What metadata says of a topic that has just been created. */
+const UNKNOWN_YET: ReadonlySet<string> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'LEADER_NOT_AVAILABLE']);
 
 /** The topics of one run, created for it. */
 export interface Topics {
@@ -172,17 +175,29 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * Waits until the brokers serve the topic: metadata may name the leader of a new partition before that broker knows.
+   * Waits until the brokers serve the topic: they may not know a new one yet, and metadata may name the leader of a
+   * partition before that broker knows.
    */
   async #led(topics: readonly string[], partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
-      const ends = await this.#ends(topics, partitions);
-      const errorCode = ends.find((end) => end.errorCode !== undefined)?.errorCode;
+      const errorCode = await this.#refusal(topics, partitions);
       if (errorCode === undefined) return;
       if (performance.now() > deadlineMs)
         throw new Error(
           `topic ${topics[0]} was created, but its leaders do not serve it after ${LED_TIMEOUT_MS / 1_000} s: ${errorCode}`,
         );
+    }
+  }
+
+  /** The first error with which the brokers answer for one of the topics; undefined if they serve them all. */
+  async #refusal(topics: readonly string[], partitions: number): Promise<string | undefined> {
+    try {
+      const ends = await this.#ends(topics, partitions);
+      return ends.find((end) => end.errorCode !== undefined)?.errorCode;
+    } catch (error) {
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === undefined || !UNKNOWN_YET.has(errorCode)) throw error;
+      return errorCode;
     }
   }
 

@@ -3,14 +3,15 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { MOST_OTHERS_PERCENT } from '../../ops/capacity/data.ts';
 import { table } from '../../src/cli/output.ts';
 import { fill, type Rate, rateOf, TooFewRequests } from './backlog.ts';
 import { type Judged, judged } from './goals.ts';
 import { optionsOf, refuse } from './options.ts';
-import { MOST_OTHERS_PERCENT, watchOthers } from './others.ts';
+import { watchOthers } from './others.ts';
 import { PEERS, type Peer, Peers } from './peers/peers.ts';
 import type { Contender } from './running.ts';
-import { METHOD, MOST_PAIRS } from './spread.ts';
+import { boundText, METHOD, MOST_PAIRS } from './spread.ts';
 import { median, Stage } from './stage.ts';
 
 /**
@@ -185,7 +186,7 @@ function goalsText(goals: readonly Judged[]): string {
   const rows = goals.map(({ figure, ratio, low, high, pairs, goal, isCost, reached }) => [
     figure,
     ratio.toFixed(2),
-    pairs > 1 ? `${low.toFixed(2)} to ${high.toFixed(2)}` : 'one round',
+    pairs > 1 ? `${boundText(low)} to ${boundText(high)}` : 'one round',
     `${isCost ? 'at most' : 'at least'} ${goal}`,
     reached,
   ]);
@@ -197,10 +198,11 @@ function textOf(result: ReturnType<typeof resultOf>): string {
   const lines = [
     `${ids} IDs per request: ${shown(perSecond)} requests/s, ${shown(toLimit)} times the limit of the layout; ` +
       `${shown(cpu)} us of processor time, ${shown(result.busiest_thread_us)} of them of its main thread`,
-    ...result.beside.map(
-      ({ name, requests_per_s_ratio: rate, cpu_ratio: all, busiest_thread_ratio: busiest }) =>
-        `  ${name}: ${shown(rate)} times the requests/s, ${shown(all)} times the processor time of each, ` +
-        `${shown(busiest)} times that of the busiest thread`,
+    ...result.beside.map(({ name, requests_per_s_ratio: rate, cpu_ratio: all, busiest_thread_ratio: busiest }) =>
+      rate === undefined
+        ? `  ${name}: too few requests to measure it`
+        : `  ${name}: ${shown(rate)} times the requests/s, ${shown(all)} times the processor time of each, ` +
+          `${shown(busiest)} times that of the busiest thread`,
     ),
   ];
   const busy = result.others_percent > MOST_OTHERS_PERCENT;

@@ -32,6 +32,14 @@ describe('the page on capacity', () => {
     expect(Object.keys(CRASH).filter((name) => !names.includes(name))).toEqual([]);
   });
 
+  test('marks the parts that others disturbed, and says when nobody watched', () => {
+    const { disturbed: _, ...unwatched } = DATA;
+    expect(partsOf(unwatched).machine).toContain('was not watched');
+    expect(partsOf({ ...DATA, disturbed: [] }).machine).toContain('Other programs took at most 5 %');
+    const marked = partsOf({ ...DATA, disturbed: [{ part: 'latency', othersPercent: 23 }] }).machine;
+    expect(marked).toMatch(/\*\*Other programs took more than 5 % .*: latency \(23 %\)\.\*\*/);
+  });
+
   test('plans up to 3,000,000 IDs/s and 100,000 requests/s', () => {
     expect(GOALS.at(-1)).toEqual({ requestsPerS: 100_000, count: 30 });
     expect(partsOf(DATA).plan).toContain('| 3,000,000 |');

@@ -1,6 +1,6 @@
 import type { CapacityData, LatencyPoint, Served } from '../../../ops/capacity/data.ts';
 import { fill, rateOf } from '../backlog.ts';
-import { Load, percentilesOf } from '../load.ts';
+import { Load, type Percentiles, percentilesOf } from '../load.ts';
 import { cpuMsOf } from '../running.ts';
 import { median } from '../stage.ts';
 import type { ReportServers } from './servers.ts';
@@ -135,22 +135,35 @@ export async function serving(
 
 const SHARES = [0.1, 0.25, 0.5, 0.8];
 
-/** Latency from request to reply at shares of the highest rate, of one worker. */
-export async function latency({ stage }: ReportServers, { scale, say }: Effort): Promise<CapacityData['latency']> {
+/**
+ * Latency from request to reply at shares of the highest rate, of one worker. Each share is measured round by round, and
+ * the medians count: in a measurement of ten seconds, a single pause of a third of one would be the slowest hundredth.
+ */
+export async function latency({ stage }: ReportServers, effort: Effort): Promise<CapacityData['latency']> {
+  const { scale, rounds, say } = effort;
   const topics = await stage.topics(USUAL.partitions);
   await using running = stage.start('worker', topics);
   await using load = new Load(stage, topics, running, 1);
   await load.firstReply(START_TIMEOUT_MS);
   const maximum = Math.round(await load.maximum(OUTSTANDING, 8_000 * Math.max(scale, 0.25)));
   await load.atRate('warm', Math.ceil((WARM_UP_SECONDS * maximum) / 2), maximum / 2);
-  const points: LatencyPoint[] = [];
-  for (const share of SHARES) {
-    const rate = Math.max(1, Math.round(share * maximum));
-    const outcome = await load.atRate(`share${share}`, Math.ceil(10 * scale * rate), rate);
-    const { p50_ms, p99_ms, unanswered } = percentilesOf(outcome);
-    if (unanswered > 0) throw new Error(`${unanswered} requests had no reply at ${rate} requests/s`);
-    points.push({ share, requestsPerS: rate, p50Ms: p50_ms, p99Ms: p99_ms });
-    say(`latency at ${rate} requests/s: p50 ${p50_ms} ms, p99 ${p99_ms} ms`);
+  const found = SHARES.map((share) => ({
+    share,
+    rate: Math.max(1, Math.round(share * maximum)),
+    its: [] as Percentiles[],
+  }));
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const { share, rate, its } of found) {
+      const outcome = await load.atRate(`round${round}share${share}`, Math.ceil(5 * scale * rate), rate);
+      const one = percentilesOf(outcome);
+      if (one.unanswered > 0) throw new Error(`${one.unanswered} requests had no reply at ${rate} requests/s`);
+      its.push(one);
+      say(`round ${round}, latency at ${rate} requests/s: p50 ${one.p50_ms} ms, p99 ${one.p99_ms} ms`);
+    }
   }
+  const points = found.map(({ share, rate, its }): LatencyPoint => {
+    const [p50Ms, p99Ms] = [median(its.map(({ p50_ms }) => p50_ms)), median(its.map(({ p99_ms }) => p99_ms))];
+    return { share, requestsPerS: rate, p50Ms, p99Ms };
+  });
   return { maximum, points };
 }
