@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { type Child, logHolds, startChild, untilReady } from '../dev/child.ts';
 import { type Container, containerName, endContainer, inContainer, startContainer } from '../dev/container-process.ts';
 import { cacheDir } from '../dev/paths.ts';
@@ -80,6 +80,8 @@ export interface KafkaOptions {
   readonly ports?: readonly number[];
   /** The port of the client's listener if it is free; not for `ports`. */
   readonly preferredPort?: number;
+  /** A directory of classes that the properties name; not for a container. */
+  readonly classes?: string | undefined;
   /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
   readonly clusterId?: string;
   /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
@@ -135,7 +137,8 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const what = { name: 'Kafka', logFile: join(options.dir, LOG) };
   const compiler = options.isMeasured === true ? [] : [QUICK_COMPILER];
-  const program = java(libs, [...compiler, '-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'], 'kafka.Kafka', [config]);
+  const flags = [...compiler, '-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
+  const program = java(libs, flags, 'kafka.Kafka', [config], options.classes);
   const child = options.container
     ? await startContainer(what, options.container, { ...program, dir: options.dir, ports: ports.slice(0, 1) })
     : await startChild({ ...what, ...program, env });
@@ -150,9 +153,10 @@ const QUICK_COMPILER = '-XX:TieredStopAtLevel=1';
 /**
  * The flags are for a short start. A class-data archive would save another second, but costs more to create and keep.
  */
-function java(libs: string, flags: string[], main: string, args: string[]) {
+function java(libs: string, flags: string[], main: string, args: string[], classes?: string) {
   const always = ['-XX:+UseSerialGC', '-Xlog:disable'];
-  return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args] };
+  const path = [...(classes === undefined ? [] : [classes]), `${libs}/*`].join(delimiter);
+  return { command: 'java', args: [...always, ...flags, '-cp', path, main, ...args] };
 }
 
 /** Writes the storage once. Its meta.properties come last, so a directory without them was never in use. */
@@ -160,11 +164,12 @@ async function format(
   libs: string,
   data: string,
   config: string,
-  { clusterId = newClusterId(), signal, container, dir }: KafkaOptions,
+  { clusterId = newClusterId(), signal, container, dir, classes }: KafkaOptions,
   env: NodeJS.ProcessEnv,
 ) {
   rmSync(data, { recursive: true, force: true });
-  const program = java(libs, [QUICK_COMPILER], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config]);
+  const args = ['format', '-t', clusterId, '-c', config];
+  const program = java(libs, [QUICK_COMPILER], 'kafka.tools.StorageTool', args, classes);
   await run({
     ...(container ? inContainer(`${containerName(dir)}-format`, container, { ...program, dir }) : { ...program, env }),
     purpose: "the formatting of Kafka's storage",

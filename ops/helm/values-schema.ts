@@ -135,6 +135,7 @@ export const VALUES_SCHEMA: Schema = {
       topicsJob: object({
         enabled: flag,
         init: flag,
+        managed: flag,
         replyTopics: listOf(name),
         config: shared('config'),
         files: shared('files'),

@@ -116,6 +116,7 @@ function kafkaConfig(source: VariableSource) {
       requestRetentionMs: values.REQUEST_RETENTION_MS,
       ledgerRetentionMs: values.LEDGER_RETENTION_MS,
       allowWeakLedger: values.ALLOW_WEAK_LEDGER,
+      guarantees: values.TOPIC_GUARANTEES,
     },
     headers: {
       ...DEFAULT_HEADER_NAMES,

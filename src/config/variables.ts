@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { GUARANTEED_SETTINGS } from '../adapters/kafka/topics/plan.ts';
 import { parseApiTokens } from '../codec/api-tokens.ts';
 import { parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas } from '../codec/quota.ts';
@@ -131,6 +132,16 @@ const layoutFields = z.string().transform((text, context) => {
   }
 });
 
+/** Pairs of setting and value, as a record. */
+const guarantees = z.string().transform((text, context) => {
+  const pairs = text.split(',').map((item) => /^([a-z.]+)=([a-z0-9-]{1,30})$/.exec(item.trim())?.slice(1) ?? []);
+  const known: readonly string[] = GUARANTEED_SETTINGS;
+  if (pairs.every(([key = '', value]) => known.includes(key) && value !== undefined))
+    return Object.fromEntries(pairs) as Readonly<Record<string, string>>;
+  context.addIssue(`must be setting=value, separated by commas; settings: ${known.join(', ')}`);
+  return z.NEVER;
+});
+
 /** The variables of every command that reads or generates IDs. */
 export const LAYOUT_VARIABLES = {
   LAYOUT: withDefault(oneOf(LAYOUT_NAMES), 'name', 'default', `layout of the IDs: ${LAYOUT_NAMES.join(', ')}`),
@@ -216,6 +227,11 @@ export const KAFKA_VARIABLES = {
     "twice the largest difference between the brokers' clocks: forwarded or resent requests that are newer than the ledger's horizon by less are FORGOTTEN, and an audit needs no decision for replies that are newer than the oldest entry by less",
   ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
+  TOPIC_GUARANTEES: optional(
+    guarantees,
+    'setting=value,…',
+    `what the Kafka service guarantees of all topics without reporting it (${GUARANTEED_SETTINGS.join(', ')}); what brokers report counts more; unset: nothing`,
+  ),
   SCHEMA_REGISTRY_URL: optional(
     z.string().refine(isRegistry, 'must be a URL such as http://registry:8081, without user, query and fragment'),
     'URL',

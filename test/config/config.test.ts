@@ -212,6 +212,8 @@ describe('configuration errors', () => {
       'KAFKA_TLS',
     ],
     ['a login without a mechanism', { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' }, 'KAFKA_SASL_MECHANISM'],
+    ['a guarantee of a setting that differs by topic', { TOPIC_GUARANTEES: 'retention.ms=1' }, 'TOPIC_GUARANTEES'],
+    ['a guarantee without a value', { TOPIC_GUARANTEES: 'min.insync.replicas' }, 'TOPIC_GUARANTEES'],
     ['an etcd user without a password', { ETCD_USERNAME: 'u' }, 'ETCD_PASSWORD'],
     ['an etcd password without a user', { ETCD_PASSWORD: 'p' }, 'ETCD_USERNAME'],
   ])('are reported for %s', (_, env, name) => {
@@ -365,6 +367,13 @@ describe('a layout of a chosen epoch', () => {
 });
 
 describe('values', () => {
+  test('what the Kafka service guarantees is one record, of none by default', () => {
+    const text = 'min.insync.replicas=2, unclean.leader.election.enable=false';
+    const { topics } = loadWorkerConfig({ ...WORKER, TOPIC_GUARANTEES: text });
+    expect(topics.guarantees).toEqual({ 'min.insync.replicas': '2', 'unclean.leader.election.enable': 'false' });
+    expect(loadWorkerConfig(WORKER).topics.guarantees).toBeUndefined();
+  });
+
   test('an empty variable counts as not set', () => {
     expect(loadWorkerConfig({ ...WORKER, KAFKA_GROUP_ID: '', WORKER_ID: '' })).toEqual(loadWorkerConfig(WORKER));
   });

@@ -157,6 +157,24 @@ test('the network policy lets workers reach brokers, etcd and registry, and call
   expect(without.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['ops']);
 });
 
+test('with a login to MSK by IAM, workers reach its credentials besides: by TLS, and at link-local addresses', async () => {
+  const egressOf = async (...set: readonly string[]) =>
+    only(await chart.render(PLAIN, ...set), 'NetworkPolicy').spec.egress;
+  const before = await egressOf();
+  const login = ['config.KAFKA_SASL_MECHANISM=aws-msk-iam', 'config.KAFKA_AWS_REGION=eu-central-1'];
+  const [secure, local, ...none] = (await egressOf(...login)).slice(before.length);
+  expect(secure).toEqual({ ports: [{ port: 443, protocol: 'TCP' }] });
+  expect(local.ports).toEqual([{ port: 80, protocol: 'TCP' }]);
+  const blocks = local.to.map(({ ipBlock }: { ipBlock: { cidr: string } }) => ipBlock.cidr);
+  expect(blocks).toEqual(['169.254.170.23/32', '169.254.169.254/32', 'fd00:ec2::23/128', 'fd00:ec2::254/128']);
+  expect(none).toEqual([]);
+});
+
+test('the job sends a managed Kafka only what it accepts, if told so', async () => {
+  const { initContainers } = only(await chart.render(PLAIN, 'topicsJob.managed=true'), 'Job').spec.template.spec;
+  expect(initContainers[0].args).toEqual(['topics', 'init', '--managed']);
+});
+
 test.for<[string, number, readonly string[]]>([
   ['worker IDs of the pool', 8, []],
   ['partitions', 6, ['config.REQUEST_PARTITIONS=6']],

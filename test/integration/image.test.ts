@@ -17,7 +17,9 @@ const READY_MS = 60_000;
 const MOST_BYTES = 40_000_000;
 const IMAGE = `idalloc-test-image:${unique()}`;
 const TRACING_IMAGE = `${IMAGE}-traces`;
+const MSK_IMAGE = `${IMAGE}-msk`;
 const SDK = '@opentelemetry/sdk-node';
+const SIGNER = 'aws-msk-iam-sasl-signer-js';
 /** A collector of a few lines: it prints what it receives. */
 const COLLECTOR = `require('node:http').createServer(async (request, response) => {
   console.log(Buffer.concat(await request.toArray()).toString('base64'));
@@ -34,8 +36,9 @@ beforeAll(async () => {
   log('building the image of the worker');
   await buildWorkerImage(IMAGE, { labels: { 'org.opencontainers.image.revision': 'a-commit' } });
   await buildWorkerImage(TRACING_IMAGE, { args: { TRACES: '1' } });
+  await buildWorkerImage(MSK_IMAGE, { args: { MSK: '1' } });
 }, BUILD_MS);
-afterAll(() => docker(['image', 'rm', '--force', IMAGE, TRACING_IMAGE], STOP_MS));
+afterAll(() => docker(['image', 'rm', '--force', IMAGE, TRACING_IMAGE, MSK_IMAGE], STOP_MS));
 
 /** Runs docker, and returns what it prints; throws with what it complains about. */
 async function run(...args: readonly string[]): Promise<string> {
@@ -111,6 +114,35 @@ test('with TRACES=1 its bill of materials has the SDK of the lock file, and a co
   };
   const processed = expect.objectContaining({ service: 'idalloc', name: `process ${env.topics.requests}` });
   await expect.poll(received, { timeout: READY_MS, interval: 500 }).toContainEqual(processed);
+});
+
+test('with MSK=1 it signs logins to Amazon MSK with the credentials of its environment, and lists the signer', async (context) => {
+  requireEngine(context);
+  const { listed, installed } = await packagesOf(MSK_IMAGE);
+  expect([...listed.difference(installed)]).toEqual([]);
+  expect(listed).toContain(`${SIGNER}@${readManifest().devDependencies[SIGNER]}`);
+  const size = (await inspected('.Size', MSK_IMAGE)) - (await inspected('.Size'));
+  await context.annotate(`the signer adds ${Math.round(size / 1e6)} MB`);
+
+  const sign = `import('${SIGNER}').then(async ({ generateAuthToken }) => {
+    const { token } = await generateAuthToken({ region: 'eu-central-1' });
+    console.log(Buffer.from(token, 'base64url').toString());
+  })`;
+  const login = ['--env', 'AWS_ACCESS_KEY_ID=key', '--env', 'AWS_SECRET_ACCESS_KEY=secret'];
+  const signed = await run('run', '--rm', '--read-only', ...login, '--entrypoint', 'node', MSK_IMAGE, '-e', sign);
+  expect(signed).toMatch(
+    /^https:\/\/kafka\.eu-central-1\.amazonaws\.com\/\?Action=kafka-cluster%3AConnect&.*Credential=key/,
+  );
+  const without = await run(
+    'run',
+    '--rm',
+    '--entrypoint',
+    'node',
+    IMAGE,
+    '-e',
+    `import('${SIGNER}').catch((e) => console.log(e.code))`,
+  );
+  expect(without).toBe('ERR_MODULE_NOT_FOUND');
 });
 
 test.for([

@@ -74,6 +74,7 @@ secured-etcd          98  logins, certificates and rights of etcd that change un
 programs              60  the benchmarks and other programs that pages show: a small run, or the help
 site                 150  the site of the pages in Chromium, at the width of a phone and of desktops
 rolling-upgrade       60  workers of the last release and of this version side by side, under load, upwards and back
+managed-kafka         90  brokers with a policy for topics and fixed settings, as managed services have: \`topics init --managed\`, and a worker on the result
 million-numbers      180  a million numbers through kills, freezes, a lost tail, a fail-over to a mirror that lags and a wiped etcd; also simulated
 two-memories         150  a site on a mirror that lags, a copy at other offsets, an empty cluster, after a lost tail; also simulated: numbers go on, each once
 takeovers            117  restarts with an instance ID, rolling restarts, a fenced process

@@ -38,18 +38,23 @@ export class KafkaCluster implements AsyncDisposable {
   readonly #clusterId = newClusterId();
   #ports: readonly number[];
   readonly #properties: Properties;
+  readonly #classes: string | undefined;
   readonly #nodes = new Map<NodeId, KafkaProcess>();
 
-  private constructor(dir: string, ports: readonly number[], properties: Properties) {
+  private constructor(dir: string, ports: readonly number[], properties: Properties, classes: string | undefined) {
+    this.#classes = classes;
     this.#dir = dir;
     this.#ports = ports;
     this.#properties = properties;
   }
 
-  /** Resolves when all brokers serve; if it rejects, nothing is left behind. */
-  static async start(properties: Properties = () => ({})): Promise<KafkaCluster> {
+  /**
+   * Resolves when all brokers serve; if it rejects, nothing is left behind. `classes`: a directory of classes that the
+   * properties name.
+   */
+  static async start(properties: Properties = () => ({}), classes?: string): Promise<KafkaCluster> {
     const ports = await freePorts(NODES.length * PORTS_EACH);
-    const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports, properties);
+    const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports, properties, classes);
     const started = await Promise.allSettled(NODES.map((node) => cluster.startNode(node)));
     const failure = started.find((one) => one.status === 'rejected');
     if (failure === undefined) return cluster;
@@ -87,7 +92,10 @@ export class KafkaCluster implements AsyncDisposable {
     const ports = this.#portsOf(node);
     const properties = { ...propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0), ...this.#properties(node, ports) };
     const dir = join(this.#dir, String(node));
-    this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
+    this.#nodes.set(
+      node,
+      await startKafka({ dir, ports, clusterId: this.#clusterId, properties, classes: this.#classes }),
+    );
   }
 
   /** Gives a broker that was killed other ports from its next start on. */

@@ -43,6 +43,8 @@ export interface RealmOptions {
   readonly partitions?: number;
   /** Replicas of all topics that are created here; 1 by default. With fewer than 3, ALLOW_WEAK_LEDGER is set. */
   readonly replicas?: number;
+  /** Topics are created as for a managed service. */
+  readonly isManaged?: boolean;
   /** The HTTP API asks the ledger: for Idempotency-Keys, and numbers of sequences. */
   readonly apiReplies?: boolean;
   readonly env?: Readonly<Record<string, string>>;
@@ -145,7 +147,7 @@ export class Realm implements AsyncDisposable {
     realm.#stack.defer(() => realm.#producer.disconnect());
     await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
     const { topics } = loadKafkaConfig(realm.env);
-    await initTopics(realm.source, topics);
+    await initTopics(realm.source, topics, [], options.isManaged);
     await realm.createTopic(realm.replyTopic, { partitions: options.partitions ?? 3 });
     return realm;
   }

@@ -42,6 +42,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/operations/audit.md', 'test/integration/cli-history.test.ts'],
   ['docs/operations/etcd.md', 'test/integration/etcd-members.test.ts'],
   ['docs/operations/end-of-layout.md', 'test/cli/layout.test.ts'],
+  ['docs/operations/managed-kafka.md', 'test/integration/managed-kafka.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
@@ -146,6 +147,10 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
     { file: 'test/tracing/traces.test.ts', by: 'npm install @opentelemetry\\/sdk-node@0.301' },
   ],
   ['docker build -f ops/Dockerfile -t idalloc:local .', { file: IMAGES, by: 'buildWorkerImages(' }],
+  [
+    'docker build -f ops/Dockerfile --build-arg MSK=1 -t idalloc:local .',
+    { file: 'test/integration/image.test.ts', by: "args: { MSK: '1' }" },
+  ],
   ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', { file: IMAGES, by: 'buildWorkerImages(' }],
   [
     'docker compose -f ops/compose/cluster.yml up --build',

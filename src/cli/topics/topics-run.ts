@@ -13,15 +13,17 @@ import { palette } from '../terminal.ts';
 
 export interface InitOptions {
   readonly replyTopic?: readonly string[];
+  readonly managed?: true;
   readonly json?: true;
 }
 
 /** Creates the missing topics, and checks all. */
-export async function runInit(context: CliContext, { replyTopic: replyTopics = [], json }: InitOptions): Promise<void> {
+export async function runInit(context: CliContext, options: InitOptions): Promise<void> {
+  const { replyTopic: replyTopics = [], managed = false, json } = options;
   const { env, out, setExitCode } = context;
   const config = loadKafkaConfig(env);
   const { made, report } = await withCluster(context, config, async (source) => ({
-    made: await initTopics(source, config.topics, replyTopics),
+    made: await initTopics(source, config.topics, replyTopics, managed),
     report: await checkTopics(source, config.topics),
   }));
   const registered = await openRegistry(config.registry)?.register(config.topics.requests);
@@ -31,6 +33,7 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
   const view = { cluster_id, ...made, warnings, faults, schemas: registered && schemasJson(registered) };
   const lines = [
     ...made.created.map((name) => `created ${name}`),
+    ...made.refused.map((refusal) => `refused ${refusal}`),
     ...made.differences.map((difference) => `differs ${difference}`),
     ...(registered ?? []).map(({ subject, id }) => `schema ${id} is registered for subject ${subject}`),
     ...warnings.map(textOf('warning')),

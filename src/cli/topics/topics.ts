@@ -6,10 +6,13 @@ import type { AclFlags, InitOptions } from './topics-run.ts';
 const INIT_HELP = `
 Existing topics are never altered; differences are reported. The exit code is 1 if a worker would refuse to start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
 the reply's under 'idalloc.IdReply', and with numbers of a sequence under 'idalloc.IdReply-2'; if the registry rejects one, the exit code is 1.
+A managed service fixes some settings, and refuses topics that have them. With --managed each setting is tried first, which creates nothing; those that are refused
+are listed and not sent. What the service has instead is then checked like any other topic: a fault is still a fault.
 
 Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init
   KAFKA_BROKERS=kafka-1:9092 idalloc topics init --reply-topic id.replies.orders id.replies.billing
+  KAFKA_BROKERS=kafka.example:9092 LEDGER_RETENTION_MS=108000000 idalloc topics init --managed
   KAFKA_BROKERS=localhost:9092 TOPIC_REPLICATION_FACTOR=1 ALLOW_WEAK_LEDGER=1 idalloc topics init --json`;
 
 const CHECK_HELP = `
@@ -29,7 +32,8 @@ export function topicsCommand(context: CliContext): Command {
       '--reply-topic <topic...>',
       "also create these, for a service's replies, with REQUEST_PARTITIONS partitions",
     )
-    .option('--json', 'print one line of JSON: {"cluster_id","created","differences","warnings","faults"}')
+    .option('--managed', 'send only the settings that the Kafka service accepts')
+    .option('--json', 'print one line of JSON: {"cluster_id","created","differences","refused","warnings","faults"}')
     .addHelpText('after', INIT_HELP)
     .action(async (options: InitOptions) => (await import('./topics-run.ts')).runInit(context, options));
   const check = new Command('check')

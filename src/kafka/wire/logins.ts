@@ -181,7 +181,7 @@ const loadSigner = async (): Promise<MskSigner> => await import(/* webpackIgnore
 /** A token for the region, which is a signed request. Rejects with LOGIN_REFUSED if the package is not installed. */
 export async function signMskToken(region: string, load = loadSigner): Promise<Token> {
   const signer = await load().catch((error: unknown) => {
-    const message = `KAFKA_SASL_MECHANISM=aws-msk-iam needs a package that is not installed: npm install ${PACKAGE}`;
+    const message = `KAFKA_SASL_MECHANISM=aws-msk-iam needs a package that is not installed: npm install ${PACKAGE}, or build the image with MSK=1`;
     throw new KafkaError('LOGIN_REFUSED', message, { cause: error });
   });
   try {

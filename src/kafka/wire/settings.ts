@@ -2,7 +2,7 @@ import { parseHostPort } from '../../core/host-port.ts';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
-import { kafkaErrorCode } from './kafka-error.ts';
+import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import { type DebugLog, dialerOf } from './kafkajs-dialer.ts';
 import { fetchToken, type OauthSettings, signMskToken, Tokens } from './logins.ts';
 import type { BrokerAddress, Dialer } from './port.ts';
@@ -86,10 +86,24 @@ export function loginRefused(error: unknown, settings: string, user?: string): I
   return new IdallocError('CONFIG_INVALID', message, { cause: error });
 }
 
+const MAX_CAUSES = 5;
+
+/** Whether brokers answered that lack a version of an API. */
+function isTooOld(error: unknown): boolean {
+  for (let at = error, depth = 0; at instanceof Error && depth < MAX_CAUSES; at = at.cause, depth += 1) {
+    if (at instanceof KafkaError && at.errorCode === 'UNSUPPORTED_VERSION') return true;
+  }
+  return false;
+}
+
 /** Why no broker can be reached, with the remedy. */
 export function unreachable(error: unknown, { brokers, sasl, clientCertificate }: KafkaSettings): IdallocError {
   if (kafkaErrorCode(error) === 'LOGIN_REFUSED')
     return loginRefused(error, loginSettings(sasl, clientCertificate), userOf(sasl));
+  if (isTooOld(error)) {
+    const message = `the brokers ${brokers.join(', ')} answer, but can't be used (${describeError(error)})`;
+    return new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
+  }
   const settings =
     clientCertificate === undefined
       ? 'KAFKA_BROKERS, KAFKA_TLS and KAFKA_CA'

@@ -38,6 +38,8 @@ export interface CreateTopicsRequest {
     readonly configs: Readonly<Record<string, string>>;
   }[];
   readonly timeoutMs: number;
+  /** Nothing is created; the response says what would happen. */
+  readonly validateOnly?: boolean;
 }
 
 export interface CreateTopicsResponse extends BrokerResponse {
@@ -120,8 +122,8 @@ export const TOPIC_APIS = {
   createTopics: api<CreateTopicsRequest, CreateTopicsResponse, CreationResponse>({
     name: 'CreateTopics',
     key: 19,
-    make: ({ topics, timeoutMs }) => ({
-      validateOnly: false,
+    make: ({ topics, timeoutMs, validateOnly = false }) => ({
+      validateOnly,
       timeout: timeoutMs,
       topics: topics.map(({ name, partitions, replicas, configs }) => ({
         topic: name,

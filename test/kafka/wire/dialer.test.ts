@@ -9,7 +9,7 @@ import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf, probeBroker } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
-import { seedsOf } from '../../../src/kafka/wire/settings.ts';
+import { seedsOf, unreachable } from '../../../src/kafka/wire/settings.ts';
 import { API_VERSIONS, int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
 
 const HAS_IPV6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
@@ -99,6 +99,11 @@ describe('a failed dial reports the cause and the remedy', () => {
     broker.versions = { 1: [0, 10] };
     expect(await refusal(broker.address)).toMatch(
       /^UNREACHABLE: .*the broker supports versions 0 to 10 of Fetch.*Kafka 2\.3/,
+    );
+    const tooOld = await dial(broker.address).catch((error: unknown) => error);
+    const settings = { brokers: ['hub:9093'], clientId: 'me', tls: true };
+    expect(unreachable(tooOld, settings).message).toMatch(
+      /^the brokers hub:9093 answer, but can't be used \(.*0 to 10 of Fetch.*Kafka 2\.3 or later\)$/,
     );
     broker.versions = { 3: [7, 13] };
     expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*the broker supports versions 7 to 13 of Metadata/);

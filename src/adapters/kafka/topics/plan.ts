@@ -20,6 +20,8 @@ export interface TopicSettings {
   readonly ledgerRetentionMs: number;
   /** Continue with a warning on fewer than three brokers, where losing one can lose decisions. */
   readonly allowWeakLedger: boolean;
+  /** What the Kafka service guarantees of every topic, for settings that its brokers don't report; by default none. */
+  readonly guarantees?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A topic as it should be. */
@@ -27,11 +29,25 @@ export interface PlannedTopic {
   readonly name: string;
   readonly partitions: number;
   readonly configs: Readonly<Record<string, string>>;
+  /** Values to try, in this order, where a managed service refuses the one in `configs`. */
+  readonly alternatives?: Readonly<Record<string, readonly string[]>>;
   /** Other values of configs that have the same effect here, so that they don't count as differences. */
   readonly equivalents?: Readonly<Record<string, string>>;
   /** Records have times that are up to this old, as those of replies have, which are the decisions'; -1: no limit. */
   readonly oldestMs?: number;
 }
+
+/**
+ * The settings that a service may guarantee without reporting them. The others differ from topic to topic, or are what
+ * makes a topic usable at all, so that they have to be seen.
+ */
+export const GUARANTEED_SETTINGS = [
+  'max.message.bytes',
+  'min.insync.replicas',
+  'retention.bytes',
+  'segment.ms',
+  'unclean.leader.election.enable',
+] as const;
 
 /** A topic as it is. */
 export interface FoundTopic {
@@ -66,6 +82,8 @@ export function durationOf(text: string | undefined): number {
 export const REQUEST_SEGMENT_MS = 3_600_000;
 /** Retention deletes whole segments: an open one of a week, or of a gigabyte, would be kept that much longer. */
 const LEDGER_SEGMENT_MS = 3_600_000;
+/** What managed services allow that refuse an hour: a record lives that much longer, and the ledger must outlive it. */
+const LONGER_SEGMENTS = { alternatives: { 'segment.ms': ['14400000', '86400000'] } } as const;
 /** How much longer the ledger must be kept than the requests, beyond the request topic's segment time. */
 export const LEDGER_MARGIN_MS = 3_600_000;
 
@@ -107,6 +125,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
   const durable = { 'min.insync.replicas': inSync, 'unclean.leader.election.enable': 'false' };
   return [
     {
+      ...LONGER_SEGMENTS,
       name: settings.requests,
       partitions: settings.requestPartitions,
       configs: {
@@ -121,6 +140,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
     },
     {
       ...AS_WRITTEN,
+      ...LONGER_SEGMENTS,
       name: settings.ledger,
       partitions: settings.requestPartitions,
       configs: {
@@ -145,6 +165,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
     },
     {
       ...AS_WRITTEN,
+      ...LONGER_SEGMENTS,
       name: settings.witness,
       partitions: 1,
       configs: {

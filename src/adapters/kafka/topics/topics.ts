@@ -10,6 +10,7 @@ import type {
   TopicMetadata,
 } from '../../../kafka/wire/topic-apis.ts';
 import { type Brokers, CALL_TIMEOUT_MS, isTransientCode, PATIENT, requireNoError, withCode } from '../brokers.ts';
+import { createTopics, settableOf } from './creation.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
   differences,
@@ -29,6 +30,8 @@ export interface CreatedTopics {
   readonly created: readonly string[];
   /** Differences of existing topics from the plan. */
   readonly differences: readonly string[];
+  /** The settings that a managed service refuses, with its reasons. */
+  readonly refused: readonly string[];
 }
 
 export interface TopicsReport {
@@ -47,15 +50,12 @@ export interface TopicsReport {
   readonly hidden: readonly string[];
 }
 
-/** How long the brokers may take to create topics, and how long to wait for their response. */
-const CREATE_TIMEOUT_MS = 5_000;
-const CREATE_RESPONSE_MS = CREATE_TIMEOUT_MS + 1_000;
-
 /**
  * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to
  * run concurrently, and again after a crash.
  *
  * @param replyTopics reply topics of services: created if they are missing, else left as they are
+ * @param isManaged sends only the settings that the service accepts, and leaves the number of brokers to it
  * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply to; TOPIC_INVALID when there are fewer
  * brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
  */
@@ -63,17 +63,21 @@ export function initTopics(
   brokers: Brokers,
   settings: TopicSettings,
   replyTopics: readonly string[] = [],
+  isManaged = false,
 ): Promise<CreatedTopics> {
   return withCode(async () => {
     const { replicationFactor } = settings;
     const planned = planTopics(settings);
     const all = [...planned, ...planReplyTopics(replyTopics, settings)];
-    const { found: before, brokerCount } = await describeTopics(brokers, all.map(nameOf));
+    const { found: before, brokerCount } = await describeTopics(brokers, settings, all.map(nameOf));
     const missing = all.filter(({ name }) => !before.has(name));
-    if (missing.length > 0) requireBrokers(brokerCount, replicationFactor);
-    const created = missing.length > 0 ? await createTopics(brokers, missing, replicationFactor) : [];
+    if (missing.length > 0 && !isManaged) requireBrokers(brokerCount, replicationFactor);
+    const { topics, refused } = isManaged
+      ? await settableOf(brokers, missing, replicationFactor)
+      : { topics: missing, refused: [] };
+    const created = topics.length > 0 ? await createTopics(brokers, topics, replicationFactor) : [];
     await waitForLeaders(brokers, all.map(nameOf));
-    return { created, differences: differencesOf(planned, before, replicationFactor) };
+    return { created, differences: differencesOf(planned, before, replicationFactor), refused };
   });
 }
 
@@ -90,7 +94,12 @@ export function checkTopics(
   planned: readonly PlannedTopic[] = planTopics(settings),
 ): Promise<TopicsReport> {
   return withCode(async () => {
-    const { found, clusterId, hidden } = await describeTopics(brokers, planned.map(nameOf), neededBy(settings));
+    const { found, clusterId, hidden } = await describeTopics(
+      brokers,
+      settings,
+      planned.map(nameOf),
+      neededBy(settings),
+    );
     const { faults, added, waivable } = judgeTopics(found, settings);
     const seen = planned.filter(({ name }) => !hidden.includes(name));
     return {
@@ -170,6 +179,7 @@ interface Described {
 /** Starts again when a topic is deleted or created between the two requests. */
 function describeTopics(
   brokers: Brokers,
+  { guarantees = {} }: TopicSettings,
   names: readonly string[],
   isNeeded: (name: string) => boolean = () => true,
 ): Promise<Described> {
@@ -186,7 +196,7 @@ function describeTopics(
     const visible = configs.filter(({ name }) => !hidden.includes(name));
     for (const { name, errorCode } of visible) requireNoError(errorCode, `configs of topic ${name}`);
     const byName = new Map(visible.map((topic) => [topic.name, topic.configs]));
-    const found = existing.flatMap((topic) => foundTopic(topic, byName.get(topic.name)));
+    const found = existing.flatMap((topic) => foundTopic(topic, byName.get(topic.name), guarantees));
     return { clusterId, brokerCount: all.length, found: new Map(found), hidden };
   });
 }
@@ -200,45 +210,16 @@ async function describeConfigs(
   return (await brokers.cluster.callAny(CALL_TIMEOUT_MS, ask)).topics;
 }
 
+/** What the brokers report counts, whatever the service guarantees. */
 function foundTopic(
   { name, partitions }: TopicMetadata,
-  configs: FoundTopic['configs'] | undefined,
+  reported: FoundTopic['configs'] | undefined,
+  guarantees: Readonly<Record<string, string>>,
 ): [string, FoundTopic][] {
-  if (configs === undefined) return [];
+  if (reported === undefined) return [];
+  const configs = new Map([...Object.entries(guarantees), ...reported]);
   const replicas = Math.min(...partitions.map(({ replicas }) => replicas.length));
   return [[name, { name, partitions: partitions.length, replicas, configs }]];
-}
-
-/**
- * Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose response was
- * lost.
- */
-function createTopics(
-  brokers: Brokers,
-  planned: readonly PlannedTopic[],
-  replicas: number,
-): Promise<readonly string[]> {
-  const topics = planned.map(({ name, partitions, configs }) => ({ name, partitions, replicas, configs }));
-  let unanswered = false;
-  return retrying(brokers.runtime, PATIENT, async () => {
-    const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
-    const mayHaveMade = unanswered;
-    unanswered = true;
-    const response = await brokers.cluster.call(controllerId, 'control', CREATE_RESPONSE_MS, (link) =>
-      link.call('createTopics', { topics, timeoutMs: CREATE_TIMEOUT_MS }),
-    );
-    const refused = response.topics.find(
-      ({ errorCode }) => errorCode !== undefined && errorCode !== 'TOPIC_ALREADY_EXISTS',
-    );
-    if (refused?.errorCode !== undefined) {
-      throw new KafkaError(
-        refused.errorCode,
-        `topic ${refused.name} was not created: ${refused.message ?? refused.errorCode}`,
-      );
-    }
-    const made = new Set(response.topics.filter(({ errorCode }) => errorCode === undefined || mayHaveMade).map(nameOf));
-    return planned.map(nameOf).filter((name) => made.has(name));
-  });
 }
 
 async function requireLeaders({ cluster }: Brokers, names: readonly string[]): Promise<void> {
