@@ -7,8 +7,29 @@ import type { RecordHeaders } from './request-headers.ts';
 export interface RequestPosition {
   /** Every request below this offset is answered. It is the committed offset. */
   readonly next: number;
-  /** Every request below this offset is answered, except large ones. It is in the metadata of the committed offset. */
+  /**
+   * Every request below this offset is answered, except large ones and those that wait for a debt. It is in the
+   * metadata of the committed offset.
+   */
   readonly small: number;
+  /** Which requests wait since who pays for them is in debt; none if undefined. */
+  readonly debtors?: readonly DebtorSpan[] | undefined;
+}
+
+/** All requests to a reply topic, named by its `topicHash`, from an offset up to, but not including, another one. */
+export interface DebtorSpan {
+  readonly topic: number;
+  readonly from: number;
+  readonly until: number;
+}
+
+/** A position has at most so many spans: brokers limit the metadata of an offset to 4 KiB. */
+export const MAX_DEBTOR_SPANS = 32;
+const HASH_BYTES = 6;
+
+/** A whole number of 48 bits, the same for equal names in every release. */
+export function topicHash(replyTopic: string): number {
+  return createHash('sha256').update(replyTopic).digest().readUIntBE(0, HASH_BYTES);
 }
 
 /**
@@ -44,27 +65,40 @@ export interface CommittedPosition extends RequestPosition {
 }
 
 const METADATA =
-  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?\}$/;
+  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?(?:,?"debtors":(?<debtors>\[\[\d{1,15},\d{1,16},\d{1,16}\](?:,\[\d{1,15},\d{1,16},\d{1,16}\]){0,31}\]))?\}$/;
 
 /** The metadata of an offset that a worker commits. It is never empty: by it workers know their own commits. */
-export function encodeMetadata({ small, last }: Omit<CommittedPosition, 'next'>): string {
+export function encodeMetadata({ small, last, debtors = [] }: Omit<CommittedPosition, 'next'>): string {
   return JSON.stringify({
     small,
     ...(last !== undefined && { last: [last.offset, last.timestampMs, last.digest] }),
+    ...(debtors.length > 0 && { debtors: debtors.map(({ topic, from, until }) => [topic, from, until]) }),
   });
 }
 
 /**
  * The position that a worker committed; undefined for an offset that anything else has committed or moved, which says
  * nothing about what is answered. Such an offset has no metadata, or that of another kind, or it was moved past what a
- * worker wrote there. Earlier releases left out `small` where it is the offset.
+ * worker wrote there. Earlier releases left out `small` where it is the offset. Workers of 0.3 do not know `debtors`:
+ * from metadata that has them they read only that all is to be served from the offset on.
  */
 export function decodePosition(next: number, metadata: string): CommittedPosition | undefined {
-  const { small: written, offset, timestampMs, digest } = METADATA.exec(metadata)?.groups ?? {};
+  const { small: written, offset, timestampMs, digest, debtors } = METADATA.exec(metadata)?.groups ?? {};
   const small = Number(written ?? next);
   if ((written ?? digest) === undefined || small < next) return undefined;
   const last = { offset: Number(offset), timestampMs: Number(timestampMs), digest: digest ?? '' };
-  return { next, small, last: digest !== undefined && last.offset < small ? last : undefined };
+  const isKnown = digest !== undefined && last.offset < small;
+  return {
+    next,
+    small,
+    last: isKnown ? last : undefined,
+    debtors: debtors === undefined ? undefined : spansIn(debtors),
+  };
+}
+
+function spansIn(text: string): readonly DebtorSpan[] {
+  const spans = JSON.parse(text) as readonly (readonly [number, number, number])[];
+  return spans.map(([topic, from, until]) => ({ topic, from, until }));
 }
 
 /** The header of a ledger entry with what its writer had answered of the partition's requests when it wrote it. */

@@ -33,6 +33,8 @@ export interface Metrics {
   addLedgerLoss(): void;
   /** Large requests, and bulk, that let others go first. */
   addDeferred(count: number): void;
+  /** A request lets others go first since its account is in debt. */
+  addIndebted(): void;
   /** A request refused by the quota of this prefix; the prefixes are those of the configuration. */
   addQuotaExceeded(prefix: string): void;
   /** An error with a code of the closed set, sent to a requester or raised in the worker. */
@@ -155,7 +157,11 @@ export function createMetrics({
     'Committed offsets that no worker wrote, and that were not believed',
   );
   const lostTails = counter('ledger_losses', 'Losses of the tail of a ledger partition that this worker stated in it');
-  const deferred = counter('requests_deferred', 'Large requests, and bulk, that let other requests go first');
+  const deferred = counter('requests_deferred', 'Requests that let others go first: large, bulk, or in debt');
+  const indebted = counter(
+    'requests_indebted',
+    'Requests that let others go first, since their reply topic or quota had used more than its share of the worker',
+  );
   const deadLetters = counter(
     'dead_letters',
     'Requests that became dead letters by code, each request of a range counted',
@@ -238,6 +244,7 @@ export function createMetrics({
     addForeignOffset: () => foreignOffsets.inc(),
     addLedgerLoss: () => lostTails.inc(),
     addDeferred: (count) => deferred.inc(count),
+    addIndebted: () => indebted.inc(),
     addQuotaExceeded: (prefix) => quotaExceeded.inc({ prefix }),
     addError: (code, count = 1) => errors.inc({ code }, count),
     setGate(reason) {

@@ -29,6 +29,8 @@ export interface BatchControl {
   readonly lane?: LaneName;
   /** Take requests of other lanes, so that those after them need not wait. */
   readonly deferrals?: Deferrals;
+  /** In the lane `large`: whether a request to this reply topic, by its hash, was left to it for a debt. */
+  readonly isDebtor?: (topic: number, offset: number) => boolean;
   /** Holds the IDs of large requests that are not decided yet. */
   readonly prepared?: Prepared;
 }
@@ -107,8 +109,8 @@ async function processReadable(
   control: BatchControl,
   tracePart: TracePart,
 ): Promise<void> {
-  const { layout } = deps;
-  const { lane = 'small', deferrals, prepared } = control;
+  const { layout, accounts } = deps;
+  const { lane = 'small', deferrals, prepared, isDebtor } = control;
   const intakes = await receiveAll(deps, records, isBulkLane(control));
   let through = -1;
   const kinds = {
@@ -116,7 +118,7 @@ async function processReadable(
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const cutting = { layout, ...kinds, lane, deferrals };
+  const cutting = { layout, accounts, partition, ...kinds, lane, deferrals, isDebtor };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
   // and bulk that lets others go first from then on would look as if it had been taken over with them.

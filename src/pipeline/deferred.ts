@@ -1,10 +1,12 @@
 import { BULK, type RecordHeaders } from '../codec/request-headers.ts';
+import type { DebtorSpan } from '../codec/request-position.ts';
+import { DebtorSpans } from './debtor-spans.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
- * The lanes of a partition. `large`: requests for many IDs, and bulk. `numbers`: those for numbers of a sequence, which
- * wait for etcd; `bulk numbers`: those of them that came in bulk, so that the lane `large` has to find them. `small`:
- * all others.
+ * The lanes of a partition. `large`: requests for many IDs, bulk, and those whose account is in debt. `numbers`: those
+ * for numbers of a sequence, which wait for etcd; `bulk numbers`: those of them that came in bulk, so that the lane
+ * `large` has to find them. `small`: all others.
  */
 export type LaneName = 'small' | DeferredLaneName;
 export type DeferredLaneName = 'large' | 'numbers' | 'bulk numbers';
@@ -16,6 +18,8 @@ export type Deferrals = { readonly [lane in LaneName]?: Deferral };
 interface Deferral {
   /** Whether the record is bulk that waits here. */
   defersBulk(record: RequestRecord): boolean;
+  /** Whether a request to this reply topic, by its hash, waits here for a debt: if it has one, or did at first. */
+  defersDebtor(topic: number, offset: number, isInDebt: boolean): boolean;
   /**
    * Takes over a request, or all that the record stands for, in offset order; one that was taken over before is
    * ignored.
@@ -56,12 +60,19 @@ export class DeferredQueue implements Deferral {
   #through = -1;
   #taken = 0;
   #othersUntilMs = Number.NEGATIVE_INFINITY;
+  readonly #debtors: DebtorSpans;
 
-  /** `unread` holds requests that an earlier session took over and did not answer. */
-  constructor(onTaken: () => void, monotonicMs: () => number, unread?: OffsetRange) {
+  /** `unread` holds requests that an earlier session took over and did not answer, `debtors` says which for a debt. */
+  constructor(
+    onTaken: () => void,
+    monotonicMs: () => number,
+    unread?: OffsetRange,
+    debtors: readonly DebtorSpan[] = [],
+  ) {
     this.#onTaken = onTaken;
     this.#monotonicMs = monotonicMs;
     this.#unread = unread;
+    this.#debtors = new DebtorSpans(unread && debtors);
   }
 
   /** Takes note of records that were read. If some of them came in small batches, bulk waits from now on. */
@@ -78,6 +89,27 @@ export class DeferredQueue implements Deferral {
     const bulk = originalBulk(record);
     if (bulk !== 'many') return bulk === 'dense';
     return this.first !== undefined || this.#monotonicMs() < this.#othersUntilMs;
+  }
+
+  /**
+   * Of a request that was looked at before, and is again since its chunk failed, the answer is as it was: what was
+   * taken over then is not taken again.
+   */
+  defersDebtor(topic: number, offset: number, isInDebt: boolean): boolean {
+    if (offset < this.#through) return this.#debtors.has(topic, offset);
+    if (isInDebt) return this.#debtors.add(topic, offset);
+    this.#debtors.close(topic);
+    return false;
+  }
+
+  /** Whether a request to this reply topic, by its hash, waits here for a debt. */
+  isDebtor(topic: number, offset: number): boolean {
+    return this.#debtors.has(topic, offset);
+  }
+
+  /** Which requests wait for debts, to be committed. */
+  get debtors(): readonly DebtorSpan[] {
+    return this.#debtors.all;
   }
 
   /** The first offset that may hold an unanswered request. */
@@ -129,6 +161,7 @@ export class DeferredQueue implements Deferral {
 
   /** Every request that waits below this offset has been answered. */
   answered(next: number): void {
+    this.#debtors.answered(next);
     for (let head = this.#held[0]; head !== undefined && head.offset < next; head = this.#held[0]) {
       this.#held.shift();
       this.#bytes -= sizeOf(head);

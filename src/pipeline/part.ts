@@ -2,6 +2,7 @@ import { textOfId } from '../codec/request-checks.ts';
 import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import type { TimeStep } from '../ledger/ledger-ports.ts';
+import type { Accounts } from './accounts.ts';
 import { type DecisionDeps, decide, forwardAll, type Prepared, withoutDecision } from './decide.ts';
 import type { Answer, Decision, Refused } from './decision.ts';
 import { type Accepted, hasTwins, type Intake, type RequestReader } from './intake.ts';
@@ -16,6 +17,7 @@ import {
   type Rejection,
 } from './outgoing.ts';
 import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
+import { PRICES_US } from './prices.ts';
 import type { RecordTurns } from './record-turns.ts';
 import { type ChargeDeps, charged, idKind } from './rulings.ts';
 import type { PartTrace, Tracing } from './trace.ts';
@@ -34,6 +36,8 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, 
   readonly largeSlots: Slots;
   /** Shared by the worker's partitions. */
   readonly turns: RecordTurns;
+  /** Shared by the worker's partitions. */
+  readonly accounts: Accounts;
   readonly observe: PipelineObserver;
   readonly tracing: Tracing;
 }
@@ -140,6 +144,7 @@ export async function processPart(
   await publishDeadLetters(deps, partition, rejections);
   for (const [code, { requests, example }] of refused)
     deps.observe.failed(code, requests, exampleOf(partition, example));
+  chargeForReads(deps, accepted, decisions);
   deps.quotas?.answered(partition, part);
 }
 
@@ -185,6 +190,19 @@ async function takeIds(
   } finally {
     release();
   }
+}
+
+/**
+ * What was read of the ledger is known only then, and a part is the most that is read on credit. It is charged once,
+ * when all is acknowledged: a part that failed and is tried again is no fault of who asked.
+ */
+function chargeForReads({ accounts }: PartDeps, part: readonly Accepted[], decisions: readonly Decision[]): void {
+  part.forEach(({ request }, at) => {
+    const decision = decisions[at];
+    const isRead =
+      decision?.kind === 'batch' ? decision.replayed : decision?.kind === 'refused' && decision.code === 'CONFLICT';
+    if (isRead) accounts.charge(accounts.payerOf(request.replyTopic), PRICES_US.decision);
+  });
 }
 
 function countServed(answers: readonly Answer[]): Served {

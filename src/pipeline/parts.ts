@@ -1,7 +1,9 @@
 import { isLarge, type Layout, partMaxIds } from '../core/layout.ts';
 import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
+import type { Accounts } from './accounts.ts';
 import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
+import { PartPrices } from './prices.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
@@ -10,6 +12,10 @@ const LARGE_PART_SHARE = 1 / 8;
 
 export interface Cutting {
   readonly layout: Layout;
+  /** Charged for each request of a part. */
+  readonly accounts: Accounts;
+  /** The partition that has the requests. */
+  readonly partition: number;
   /** The most IDs that a request may take. */
   readonly idsFor: (accepted: Accepted) => number;
   /** Whether numbers of a sequence are decided here for the request. */
@@ -23,6 +29,8 @@ export interface Cutting {
    * leaves them out.
    */
   readonly deferrals?: Deferrals | undefined;
+  /** In the lane `large`: whether a request to this reply topic, by its hash, was left to it for a debt. */
+  readonly isDebtor?: ((topic: number, offset: number) => boolean) | undefined;
 }
 
 /**
@@ -36,6 +44,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   let areNumbers: boolean | undefined; // of the part; undefined while it may have either
   const sequences = new Set<string>(); // that the part has numbers of
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
+  let prices = new PartPrices(cutting.partition);
   const maxIds = partMaxIds(layout) * (lane === 'large' ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
     const own = laneOf(intake, cutting);
@@ -54,11 +63,13 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
       yield part;
       part = [];
       ids = 0;
+      prices = new PartPrices(cutting.partition);
       large.clear();
       sequences.clear();
       taken = asked;
     }
     part.push(intake);
+    charge(cutting, intake, prices.priceUs(intake));
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
@@ -67,15 +78,32 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   yield part;
 }
 
+/** Charged is what will be done, before it is. A record that names no reply topic has nobody to charge. */
+function charge({ accounts }: Cutting, intake: Intake, us: number): void {
+  const replyTopic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
+  if (replyTopic !== undefined) accounts.charge(accounts.payerOf(replyTopic), us);
+}
+
 /**
- * The lane of a request. The same at every reading, but for bulk that is not large: `small` serves it where nobody
- * waits for that.
+ * The lane of a request. The same at every reading, but for bulk that is not large, which `small` serves where nobody
+ * waits for that, and for debts: where these are concerned, the queue of the lane `large` knows what was said first.
  */
-function laneOf(intake: Intake, { layout, idsFor, isForNumbers, lane }: Cutting): LaneName {
+function laneOf(intake: Intake, cutting: Cutting): LaneName {
+  const { layout, idsFor, isForNumbers, lane } = cutting;
   const isBulk = originalBulk(intake.record) !== undefined;
   if (intake.kind === 'accepted' && isForNumbers(intake)) return isBulk ? 'bulk numbers' : 'numbers';
   const isAskingMuch = intake.kind === 'accepted' && isLarge(layout, idsFor(intake));
-  return isAskingMuch || (isBulk && lane !== 'small') ? 'large' : 'small';
+  return isAskingMuch || (isBulk && lane !== 'small') || waitsForDebt(intake, cutting) ? 'large' : 'small';
+}
+
+function waitsForDebt(intake: Intake, { accounts, lane, deferrals, isDebtor }: Cutting): boolean {
+  if (intake.kind === 'rejected') return false;
+  const { offset } = intake.record;
+  const payer = accounts.payerOf(intake.request.replyTopic);
+  if (lane !== 'small') return isDebtor?.(payer.topic, offset) === true;
+  if (deferrals?.large?.defersDebtor(payer.topic, offset, accounts.mustWait(payer)) !== true) return false;
+  accounts.waits(payer);
+  return true;
 }
 
 /**

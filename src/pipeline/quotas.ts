@@ -89,6 +89,11 @@ export class Quotas {
     return { message: quotaText(prefix, used, retryAfterMs), retryAfterMs };
   }
 
+  /** The prefix of the quota that a reply topic is charged to; undefined if it has none. */
+  prefixFor(replyTopic: string): string | undefined {
+    return this.#meterOf(replyTopic)?.quota.prefix;
+  }
+
   /** Each quota with how much of it is used, of the bound that is closest to its limit. */
   uses(): QuotaUse[] {
     const at = { nowMs: this.#options.monotonicMs(), share: this.#options.share() };

@@ -44,8 +44,9 @@ export interface Waiting {
  * Unanswered requests are retried from memory, so an error never moves the read position, which passes a part when all
  * before it are answered, too.
  *
- * Large requests and bulk, and requests for numbers, are deferred to lanes that run in parallel, so they do not hold up
- * the requests after them, in later chunks as well: the former take their time, and the latter wait for etcd. That is
+ * Large requests, bulk and those of accounts in debt, and requests for numbers, are deferred to lanes that run in
+ * parallel, so they do not hold up the requests after them, in later chunks as well: the former take their time, and
+ * the latter wait for etcd. That is
  * safe, because the order of the ledger decides, not that of the requests. Each lane is a cursor over the partition.
  * The position has the lowest of those of the deferred ones: whoever continues from it answers some of their requests
  * again, with the same replies.
@@ -90,10 +91,10 @@ export class RequestSession {
     unread: OffsetRange | undefined,
     deferrals?: Deferrals,
   ): DeferredLane {
-    const { handler, runtime, partition } = this.#options;
+    const { handler, runtime, partition, position } = this.#options;
     return new DeferredLane({
       ...this.#options,
-      ...{ name, maxRecords, unread, deferrals },
+      ...{ name, maxRecords, unread, deferrals, debtors: name === 'large' ? position?.debtors : undefined },
       monotonicMs: runtime.monotonicMs,
       serve: (records, control) => handler(partition, records, control),
       onAnswered: () => this.#advance(),
@@ -199,7 +200,8 @@ export class RequestSession {
     const next = Math.min(small, ...this.#deferred.map(({ queue }) => queue.first ?? small));
     const before = this.#position;
     if (before !== undefined && next <= before.next && small <= before.small) return;
-    this.#position = { next, small };
+    const { debtors } = this.#large.queue;
+    this.#position = { next, small, ...(debtors.length > 0 && { debtors }) };
     this.#options.onProgress(this.#position);
   }
 }
@@ -215,6 +217,8 @@ interface DeferredLaneOptions extends LaneOptions {
   readonly monotonicMs: () => number;
   /** Where the requests are that an earlier session took over and did not answer. */
   readonly unread: OffsetRange | undefined;
+  /** Which of them wait for a debt. */
+  readonly debtors: RequestPosition['debtors'];
   /**
    * The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones.
    */
@@ -246,14 +250,15 @@ class DeferredLane {
   #reading: LaneReading | undefined;
 
   constructor(options: DeferredLaneOptions) {
-    const { name, monotonicMs, unread, deferrals } = options;
+    const { name, monotonicMs, unread, debtors, deferrals } = options;
     this.#options = options;
     this.#lane = new RetryingLane(options);
-    this.queue = new DeferredQueue(() => void this.serve(), monotonicMs, unread);
+    this.queue = new DeferredQueue(() => void this.serve(), monotonicMs, unread, debtors);
     this.#control = {
       lane: name,
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#answered(offset + 1),
+      isDebtor: (topic, offset) => this.queue.isDebtor(topic, offset),
       ...(deferrals !== undefined && { deferrals }),
       prepared: new Map(),
     };

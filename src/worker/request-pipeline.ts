@@ -11,6 +11,7 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import { headKeysOf } from '../identity/bindings.ts';
 import { partitionFor } from '../kafka/records/record.ts';
 import { EtcdHeads, SharedTransactions } from '../ledger/heads.ts';
+import { Accounts } from '../pipeline/accounts.ts';
 import { RequestReader } from '../pipeline/intake.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import { NumberDecisions } from '../pipeline/numbers.ts';
@@ -70,6 +71,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     timeStep: context.timeStep,
     observe: numbersObserverOf(context),
   });
+  const quotas = quotasOf(context, parts.quotaShare);
   const deps: PipelineDeps = {
     layout,
     datacenterId,
@@ -99,7 +101,8 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     largeSlots: new Slots(LARGE_AT_ONCE),
     turns: new RecordTurns(runtime),
     junk: new JunkLimits(config.junkRate, runtime),
-    quotas: quotasOf(context, parts.quotaShare),
+    accounts: accountsOf(context, quotas),
+    quotas,
     schemas,
     customLayout: customLayoutOf(layout),
     observe: observerOf(context),
@@ -167,6 +170,20 @@ function quotasOf({ config, runtime, metrics, lines }: WorkerContext, share: () 
     onExceeded: (prefix) => {
       metrics.addQuotaExceeded(prefix);
       lines('warn', { prefix }, 'requests were refused by a quota', { about: prefix, times: 1 });
+    },
+  });
+}
+
+/** Whoever shares a quota shares an account as well. */
+function accountsOf({ config, runtime, metrics, lines }: WorkerContext, quotas: Quotas | undefined): Accounts {
+  return new Accounts({
+    rate: config.debtRate,
+    monotonicMs: runtime.monotonicMs,
+    accountOf: (replyTopic) => quotas?.prefixFor(replyTopic) ?? replyTopic,
+    onWaits: (account) => {
+      metrics.addIndebted();
+      const what = 'requests wait, since those under this name have used more than their share of the worker';
+      lines('warn', { account }, what, { about: account, times: 1 });
     },
   });
 }

@@ -10,6 +10,7 @@ import { type NewRecord, partitionFor } from '../../src/kafka/records/record.ts'
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { Ledger } from '../../src/ledger/ledger.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
+import { Accounts } from '../../src/pipeline/accounts.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits } from '../../src/pipeline/junk-limits.ts';
@@ -134,6 +135,12 @@ export class ServedPath implements Disposable {
       largePublisher: publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
       turns: new RecordTurns(RUNTIME),
+      accounts: new Accounts({
+        rate: { usPerMs: 125, burstUs: 50_000 },
+        monotonicMs: RUNTIME.monotonicMs,
+        accountOf: (replyTopic) => replyTopic,
+        onWaits() {},
+      }),
       junk: new JunkLimits({ perSecond: 10, burst: 1_000 }, RUNTIME),
       observe: { served() {}, replied() {}, failed() {}, deadLettered() {}, forwarded() {}, deferred() {} },
       timeStep: async (_step, work) => await work(),

@@ -7,12 +7,16 @@ import {
   decodePosition,
   encodeAnswered,
   encodeMetadata,
+  MAX_DEBTOR_SPANS,
   REPLAY_HEADER,
   readReplay,
   replayRecord,
+  topicHash,
 } from '../../src/codec/request-position.ts';
 
 const last = { offset: 41, timestampMs: 1_700_000_000_000, digest: 'ab+/9=' };
+
+const span = { topic: topicHash('id.replies.orders'), from: 7, until: 9 };
 
 describe('the metadata of a committed offset', () => {
   it.each([
@@ -20,6 +24,8 @@ describe('the metadata of a committed offset', () => {
     { next: 5, small: 42 },
     { next: 42, small: 42, last },
     { next: 5, small: 42, last },
+    { next: 5, small: 42, debtors: [span] },
+    { next: 5, small: 42, last, debtors: [span, { topic: 2 ** 48 - 1, from: 41, until: 42 }] },
   ])('returns the position %o', (position) => {
     expect(decodePosition(position.next, encodeMetadata(position))).toEqual(position);
   });
@@ -37,6 +43,13 @@ describe('the metadata of a committed offset', () => {
 
   it('of an earlier release, which left out what the offset says, is that of a worker', () => {
     expect(decodePosition(42, '{"last":[41,1700000000000,"ab+/9="]}')).toEqual({ next: 42, small: 42, last });
+  });
+
+  it('with as many spans as there may be is shorter than brokers allow', () => {
+    const far = 2 ** 53 - 1;
+    const debtors = Array.from({ length: MAX_DEBTOR_SPANS }, () => ({ topic: 2 ** 48 - 1, from: far, until: far }));
+    const metadata = encodeMetadata({ small: far, last, debtors });
+    expect([decodePosition(far, metadata)?.debtors, metadata.length < 4_096]).toEqual([debtors, true]);
   });
 
   it('has no last record beyond what is answered', () => {

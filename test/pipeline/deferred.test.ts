@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { routeHeaders } from '../../src/codec/request-headers.ts';
+import { MAX_DEBTOR_SPANS } from '../../src/codec/request-position.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
 import { Slots } from '../../src/pipeline/part.ts';
 
@@ -127,6 +128,58 @@ describe('bulk', () => {
     expect(queue.defersBulk(forwarded)).toBe(false);
     queue.saw([record(2)]);
     expect(queue.defersBulk(forwarded)).toBe(true);
+  });
+});
+
+describe('requests of an account in debt', () => {
+  const [topic, other] = [11, 22];
+
+  it('wait from the first that finds it so up to the last, and none of another topic', () => {
+    const { queue } = queueOf();
+    const looks = [false, true, true, false, true].map((isInDebt, i) => {
+      const isWaiting = queue.defersDebtor(topic, 10 * i, isInDebt);
+      if (isWaiting) queue.take(record(10 * i));
+      return isWaiting;
+    });
+    expect(looks).toEqual([false, true, true, false, true]);
+    expect(queue.debtors).toEqual([
+      { topic, from: 10, until: 21 },
+      { topic, from: 40, until: 41 },
+    ]);
+    expect([5, 10, 15, 20, 30, 40].filter((offset) => queue.isDebtor(topic, offset))).toEqual([10, 15, 20, 40]);
+    expect(queue.isDebtor(other, 10)).toBe(false);
+    queue.answered(21);
+    expect(queue.debtors).toEqual([{ topic, from: 40, until: 41 }]);
+    queue.answered(41);
+    expect([queue.debtors, queue.isDebtor(topic, 40)]).toEqual([[], false]);
+  });
+
+  it('that were looked at before stay where they were, whatever it owes now', () => {
+    const { queue, held } = queueOf();
+    expect(queue.defersDebtor(topic, 1, false)).toBe(false);
+    if (queue.defersDebtor(topic, 2, true)) queue.take(record(2));
+    expect([queue.defersDebtor(topic, 1, true), queue.defersDebtor(topic, 2, false)]).toEqual([false, true]);
+    expect([held(), queue.defersDebtor(topic, 3, true)]).toEqual([[2], true]);
+  });
+
+  it('are answered in their place where a position has no room for one more span', () => {
+    const { queue } = queueOf();
+    const topics = Array.from({ length: MAX_DEBTOR_SPANS + 1 }, (_, i) => i);
+    const waiting = topics.filter((one) => queue.defersDebtor(one, one, true));
+    expect(waiting.length).toBe(MAX_DEBTOR_SPANS);
+    expect(queue.defersDebtor(0, 100, true)).toBe(true);
+  });
+
+  it('that an earlier session left are those that it named', () => {
+    const span = { topic, from: 5, until: 8 };
+    const named = (unread?: OffsetRange) =>
+      new DeferredQueue(
+        () => {},
+        () => 0,
+        unread,
+        [span],
+      ).isDebtor(topic, 6);
+    expect([named({ from: 5, until: 8 }), named()]).toEqual([true, false]);
   });
 });
 

@@ -150,6 +150,7 @@ const NO_METRICS: Metrics = {
   addLedgerLoss: nothing,
   addDeferred: nothing,
   addSkippedReplies: nothing,
+  addIndebted: nothing,
   addQuotaExceeded: nothing,
   addError: nothing,
   setGate: nothing,

@@ -80,6 +80,16 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'a position forgets which requests wait for debts',
+    patches: [
+      patch(
+        'src/pipeline/request-session.ts',
+        'this.#position = { next, small, ...(debtors.length > 0 && { debtors }) };',
+        'this.#position = { next, small };',
+      ),
+    ],
+  },
+  {
     name: 'index applied before the append is acknowledged',
     patches: [
       patch(

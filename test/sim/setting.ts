@@ -67,6 +67,7 @@ const HASTY = {
   copyLingerMs: 4_000,
   acceptableLag: ACCEPTABLE_LAG,
   junkRate: { perSecond: 0.2, burst: 1 },
+  debtRate: { usPerMs: 0.02, burstUs: 30 },
 };
 /** The true time at the start of a simulation. */
 export const START_MS = layout.epochMs + 1_000_000_000;

@@ -10,6 +10,7 @@ import { EtcdHeads } from '../../src/ledger/heads.ts';
 import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, TimeStep } from '../../src/ledger/ledger-ports.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
+import { Accounts, type DebtRate } from '../../src/pipeline/accounts.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { type Accepted, type IntakeOptions, RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
@@ -46,6 +47,11 @@ export const WITHOUT_RESTATING = {
   heads: new MemoryEndHeads(),
   endEvents: UNSEEN_ENDS,
 };
+/** An account for each reply topic. */
+export function accountsWith(rate: DebtRate, monotonicMs = () => 0, waits: string[] = []): Accounts {
+  return new Accounts({ rate, monotonicMs, accountOf: (topic) => topic, onWaits: (account) => waits.push(account) });
+}
+
 /** Timers that fire only when the test says so. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
@@ -80,6 +86,8 @@ export interface MemoryWorkerOptions {
   readonly diligent?: boolean;
   readonly schemas?: SchemaIds;
   readonly junkRate?: JunkRate;
+  /** By default nobody is ever in debt. */
+  readonly accounts?: Accounts;
   /** The home partition of a correlation ID; without it, every request is served where it is. */
   readonly homeOf?: IntakeOptions['homeOf'];
   /** When sequences are stated again; never by default. */
@@ -235,6 +243,7 @@ export class MemoryWorker {
       largePublisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
       turns: new RecordTurns({ nextTurn, sleep: () => nextTurn(), monotonicMs: () => 0 }),
+      accounts: options.accounts ?? accountsWith({ usPerMs: 1, burstUs: Number.POSITIVE_INFINITY }),
       junk: new JunkLimits(options.junkRate ?? { perSecond: 10, burst: 1_000 }, { monotonicMs: () => 0 }),
       schemas: options.schemas,
       observe: {

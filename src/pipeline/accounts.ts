@@ -1,0 +1,147 @@
+import { topicHash } from '../codec/request-position.ts';
+
+/** How much of a worker's time an account may use while others are served. */
+export interface DebtRate {
+  /** Microseconds of the worker's time, for each millisecond: above 0. */
+  readonly usPerMs: number;
+  /** So many microseconds more are allowed at once. */
+  readonly burstUs: number;
+}
+
+export interface AccountsOptions {
+  readonly rate: DebtRate;
+  readonly monotonicMs: () => number;
+  /** Whose account pays for requests to a reply topic: equal names for topics that pay together. */
+  readonly accountOf: (replyTopic: string) => string;
+  /** A request waits since this account is in debt. */
+  readonly onWaits: (account: string) => void;
+}
+
+/** Who pays for a request: an account, and the hash by which a committed position names its reply topic. */
+export interface Payer {
+  readonly account: Account;
+  readonly topic: number;
+}
+
+/** Requesters choose the names of reply topics. While so many have debts, all further ones share an account. */
+const MAX_ACCOUNTS = 10_000;
+const SHARED = '';
+/** A debt lasts at most so many bursts, so that a flood is forgiven soon after its end. */
+const MAX_BURSTS = 8;
+/** Others are expected for so long after the last of their requests. */
+const OTHERS_EXPECTED_MS = 10_000;
+/** Quotas may change, and with them who pays for a topic. */
+const PAYERS_KEPT_MS = 1_000;
+
+/**
+ * What each requester of a worker has cost lately. A debt is time of the worker that was used and not yet paid off,
+ * which happens at a fixed rate, a share of the worker. An account in debt has used more than its share; whoever asks
+ * decides what waits for that.
+ *
+ * Kafka does not name the sender of a record. So the account is that of the reply topic, or of the quota that covers
+ * it.
+ */
+export class Accounts {
+  readonly #options: AccountsOptions;
+  readonly #accounts = new Map<string, Account>();
+  /** By reply topic. */
+  #payers = new Map<string, Payer>();
+  #payersUntilMs = Number.NEGATIVE_INFINITY;
+  #last: { readonly replyTopic: string; readonly payer: Payer } | undefined;
+  /** The two accounts out of debt that were charged last: one of them is another one than any that asks. */
+  readonly #others: { account: Account; atMs: number }[] = [];
+
+  constructor(options: AccountsOptions) {
+    this.#options = options;
+  }
+
+  payerOf(replyTopic: string): Payer {
+    const nowMs = this.#options.monotonicMs();
+    if (nowMs >= this.#payersUntilMs || this.#payers.size >= MAX_ACCOUNTS) {
+      this.#payers = new Map();
+      this.#last = undefined;
+      this.#payersUntilMs = nowMs + PAYERS_KEPT_MS;
+    }
+    if (this.#last?.replyTopic === replyTopic) return this.#last.payer;
+    const payer = this.#payers.get(replyTopic) ?? {
+      account: this.#accountNamed(this.#options.accountOf(replyTopic), nowMs),
+      topic: topicHash(replyTopic),
+    };
+    this.#payers.set(replyTopic, payer);
+    this.#last = { replyTopic, payer };
+    return payer;
+  }
+
+  /** Charges an account for work of so many microseconds. */
+  charge({ account }: Payer, us: number): void {
+    const nowMs = this.#options.monotonicMs();
+    account.charge(us, nowMs);
+    if (account.isInDebt(nowMs)) return;
+    const known = this.#others.find((other) => other.account === account);
+    if (known !== undefined) known.atMs = nowMs;
+    else {
+      this.#others.unshift({ account, atMs: nowMs });
+      this.#others.splice(2);
+    }
+  }
+
+  /** Whether a request has to wait for others: its account is in debt, and others are served that are not. */
+  mustWait({ account }: Payer): boolean {
+    const nowMs = this.#options.monotonicMs();
+    if (!account.isInDebt(nowMs)) return false;
+    return this.#others.some((other) => other.account !== account && nowMs - other.atMs < OTHERS_EXPECTED_MS);
+  }
+
+  /** A request of the payer waits. */
+  waits({ account }: Payer): void {
+    this.#options.onWaits(account.name);
+  }
+
+  #accountNamed(name: string, nowMs: number): Account {
+    const known = this.#accounts.get(name);
+    if (known !== undefined) return known;
+    if (this.#accounts.size >= MAX_ACCOUNTS) {
+      for (const [other, account] of this.#accounts) if (account.isPaid(nowMs)) this.#accounts.delete(other);
+      if (this.#accounts.size >= MAX_ACCOUNTS && name !== SHARED) return this.#accountNamed(SHARED, nowMs);
+    }
+    const account = new Account(name, this.#options.rate);
+    this.#accounts.set(name, account);
+    return account;
+  }
+}
+
+/** The debt of one requester. */
+class Account {
+  readonly name: string;
+  readonly #rate: DebtRate;
+  #debtUs = 0;
+  #atMs = 0;
+  #isInDebt = false;
+
+  constructor(name: string, rate: DebtRate) {
+    this.name = name;
+    this.#rate = rate;
+  }
+
+  charge(us: number, nowMs: number): void {
+    const { burstUs } = this.#rate;
+    this.#debtUs = Math.min(MAX_BURSTS * burstUs, this.#debtAt(nowMs) + us);
+    if (this.#debtUs > burstUs) this.#isInDebt = true;
+  }
+
+  /** From where it is above one burst until it is below half of one, so that it does not change with each request. */
+  isInDebt(nowMs: number): boolean {
+    if (this.#isInDebt && this.#debtAt(nowMs) <= this.#rate.burstUs / 2) this.#isInDebt = false;
+    return this.#isInDebt;
+  }
+
+  isPaid(nowMs: number): boolean {
+    return this.#debtAt(nowMs) === 0;
+  }
+
+  #debtAt(nowMs: number): number {
+    this.#debtUs = Math.max(0, this.#debtUs - this.#rate.usPerMs * (nowMs - this.#atMs));
+    this.#atMs = nowMs;
+    return this.#debtUs;
+  }
+}

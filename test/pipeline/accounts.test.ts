@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import { Accounts } from '../../src/pipeline/accounts.ts';
+
+/** A tenth of the worker, and 1,000 microseconds at once. */
+const RATE = { usPerMs: 100, burstUs: 1_000 };
+
+function world(accountOf = (topic: string) => topic) {
+  const clock = { nowMs: 0 };
+  const waiting: string[] = [];
+  const accounts = new Accounts({
+    rate: RATE,
+    monotonicMs: () => clock.nowMs,
+    accountOf,
+    onWaits: (account) => waiting.push(account),
+  });
+  const charge = (topic: string, us: number) => accounts.charge(accounts.payerOf(topic), us);
+  const mustWait = (topic: string) => accounts.mustWait(accounts.payerOf(topic));
+  return { accounts, clock, waiting, charge, mustWait };
+}
+
+describe('an account', () => {
+  it('waits for others once it has used more than a burst, and no longer below half of one', () => {
+    const { clock, charge, mustWait } = world();
+    charge('small', 1);
+    charge('flood', 1_000);
+    expect(mustWait('flood')).toBe(false);
+    charge('flood', 1);
+    expect([mustWait('flood'), mustWait('small')]).toEqual([true, false]);
+    clock.nowMs = 5;
+    expect(mustWait('flood')).toBe(true);
+    clock.nowMs = 5.01;
+    expect(mustWait('flood')).toBe(false);
+  });
+
+  it('is forgiven soon after a flood, however long that was', () => {
+    const { clock, charge, mustWait } = world();
+    charge('flood', 1_000_000);
+    charge('small', 1);
+    clock.nowMs = 74.9;
+    expect(mustWait('flood')).toBe(true);
+    clock.nowMs = 75;
+    expect(mustWait('flood')).toBe(false);
+  });
+
+  it('alone on a worker, or among others in debt, does not wait', () => {
+    const { clock, charge, mustWait } = world();
+    charge('flood', 5_000);
+    charge('other flood', 5_000);
+    expect([mustWait('flood'), mustWait('other flood')]).toEqual([false, false]);
+    charge('small', 1);
+    expect([mustWait('flood'), mustWait('other flood')]).toEqual([true, true]);
+    for (let ms = 1; ms <= 10_000; ms += 1) {
+      clock.nowMs = ms;
+      charge('flood', 200);
+    }
+    expect(mustWait('flood')).toBe(false);
+  });
+
+  it('that has just got into debt is not another one for itself', () => {
+    const { charge, mustWait } = world();
+    charge('flood', 1);
+    charge('flood', 5_000);
+    expect(mustWait('flood')).toBe(false);
+  });
+
+  it('is shared by the topics that pay together, also when that changes', () => {
+    const quota = { prefix: 'a.' };
+    const { clock, charge, mustWait } = world((topic) => (topic.startsWith(quota.prefix) ? quota.prefix : topic));
+    charge('small', 1);
+    charge('a.x', 600);
+    charge('a.y', 600);
+    expect([mustWait('a.x'), mustWait('a.z')]).toEqual([true, true]);
+    quota.prefix = 'b.';
+    clock.nowMs = 1_000;
+    charge('a.x', 5_000);
+    expect([mustWait('a.x'), mustWait('a.z')]).toEqual([true, false]);
+  });
+
+  it('is named when a request waits for its debt', () => {
+    const { accounts, waiting } = world(() => 'a.');
+    accounts.waits(accounts.payerOf('a.x'));
+    expect(waiting).toEqual(['a.']);
+  });
+});
+
+describe('accounts', () => {
+  it('are bounded: beyond 10,000 with a debt, all further ones share one, until some have paid', () => {
+    const { clock, charge, mustWait } = world();
+    for (let i = 0; i < 10_000; i += 1) charge(`topic-${i}`, 1_000);
+    charge('new', 600);
+    charge('newer', 600);
+    charge('topic-1', 0);
+    expect([mustWait('new'), mustWait('newest'), mustWait('topic-5')]).toEqual([true, true, false]);
+    clock.nowMs = 1_000;
+    charge('new', 600);
+    charge('newer', 600);
+    expect([mustWait('new'), mustWait('newer')]).toEqual([false, false]);
+  });
+});

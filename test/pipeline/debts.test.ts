@@ -1,0 +1,128 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { decodePosition, encodeMetadata, type RequestPosition, topicHash } from '../../src/codec/request-position.ts';
+import { processBatch } from '../../src/pipeline/batch.ts';
+import type { Publisher, RequestRecord } from '../../src/pipeline/ports.ts';
+import { PRICES_US } from '../../src/pipeline/prices.ts';
+import { RequestSession } from '../../src/pipeline/request-session.ts';
+import { MemoryLedger } from '../support/memory-ledger.ts';
+import { request } from '../support/memory-records.ts';
+import { accountsWith, MemoryWorker } from '../support/memory-worker.ts';
+
+const TOPICS = ['id.replies.a', 'id.replies.b', 'id.replies.c'] as const;
+/** Two requests at once, and one in 20 ms. */
+const RATE = { usPerMs: PRICES_US.request / 20, burstUs: 2 * PRICES_US.request };
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+interface Sent {
+  readonly topic: (typeof TOPICS)[number];
+  /** How long after the one before it is read. */
+  readonly afterMs: number;
+  /** The gate closes and opens again while its chunk is served, so many promises later. */
+  readonly closedAfter: number | undefined;
+}
+
+const logOf = (sent: readonly Sent[]) => sent.map(({ topic }, i) => request(i, `r${i}`, { replyTopic: topic }));
+
+/** A worker that serves one partition from a position, until all of its log is answered. */
+async function serve(sent: readonly Sent[], chunkRecords: number, position?: RequestPosition) {
+  const log: readonly RequestRecord[] = logOf(sent);
+  const clock = { nowMs: 0 };
+  const waits: string[] = [];
+  const accounts = accountsWith(RATE, () => clock.nowMs, waits);
+  const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 0, accounts });
+  /** What waits is answered so late that debts may end before. */
+  const late: Publisher = {
+    publish: async (records) => {
+      for (let turns = 0; turns < 20; turns += 1) await turn();
+      return await worker.publisher.publish(records);
+    },
+  };
+  const deps = { ...worker.deps, largePublisher: late };
+  const answered = () => worker.publisher.records.map(({ key }) => Number(String(key).slice(1)));
+  const seen: { readonly position: RequestPosition; readonly answered: readonly number[] }[] = [];
+  const session: RequestSession = new RequestSession({
+    partition: 0,
+    isOpen: true,
+    handler: (partition, records, control) => processBatch(deps, partition, records, control),
+    runtime: { monotonicMs: () => clock.nowMs, schedule: () => ({ cancel: () => {} }) },
+    position,
+    readAgain: (_lane, from, deliver) => {
+      let isStopped = false;
+      const read = async () => {
+        for (let at = from; !isStopped; at += chunkRecords) {
+          await turn();
+          await deliver({ records: log.slice(at, at + chunkRecords), next: Math.min(at + chunkRecords, log.length) });
+        }
+      };
+      void read();
+      return { stop: () => (isStopped = true) };
+    },
+    onProgress: (at) => seen.push({ position: at, answered: answered() }),
+    onError: (error) => expect.fail(String(error)),
+  });
+  for (let at = position?.small ?? 0; at < log.length; at += chunkRecords) {
+    const records = log.slice(at, at + chunkRecords);
+    clock.nowMs += sent[at]?.afterMs ?? 0;
+    const delivered = session.deliver({ records, next: at + records.length });
+    const { closedAfter } = sent[at] as Sent;
+    for (let turns = 0; turns < (closedAfter ?? 0); turns += 1) await Promise.resolve();
+    if (closedAfter !== undefined) session.pause();
+    clock.nowMs += 1;
+    await turn();
+    session.resume();
+    await delivered;
+  }
+  for (let turns = 0; (session.position?.next ?? 0) < log.length && turns < 5_000; turns += 1) await turn();
+  expect(session.position?.next ?? 0).toBe(log.length);
+  session.end();
+  return { answered: answered(), seen, waits };
+}
+
+const sent = fc.record({
+  topic: fc.constantFrom(TOPICS[0], TOPICS[0], TOPICS[0], TOPICS[1], TOPICS[2]),
+  afterMs: fc.constantFrom(0, 0, 5, 60),
+  closedAfter: fc.option(fc.nat(20), { nil: undefined }),
+});
+const given = fc.record({
+  sent: fc.array(sent, { minLength: 1, maxLength: 40 }),
+  chunkRecords: fc.nat(5).map((n) => n + 1),
+});
+
+it('requests that wait for debts are answered once each, and one in debt holds up nobody else', async () => {
+  let waited = 0;
+  await fc.assert(
+    fc.asyncProperty(given, async ({ sent, chunkRecords }) => {
+      const { answered, waits } = await serve(sent, chunkRecords);
+      expect(answered.toSorted((one, other) => one - other)).toEqual(sent.map((_, i) => i));
+      waited += waits.length;
+    }),
+    { numRuns: 100 },
+  );
+  expect(waited).toBeGreaterThan(0);
+});
+
+it('a successor at any committed position answers whatever waits, and nothing again that was answered in its place', async () => {
+  let again = 0;
+  await fc.assert(
+    fc.asyncProperty(given, async ({ sent, chunkRecords }) => {
+      const first = await serve(sent, chunkRecords);
+      for (const { position, answered } of first.seen) {
+        const committed = decodePosition(position.next, encodeMetadata(position));
+        const next = await serve(sent, chunkRecords, committed);
+        expect([...new Set([...answered, ...next.answered])].toSorted((one, other) => one - other)).toEqual(
+          sent.map((_, i) => i),
+        );
+        const named = (offset: number) =>
+          position.debtors?.some(({ topic, from, until }) => {
+            return topic === topicHash(sent[offset]?.topic ?? '') && from <= offset && offset < until;
+          });
+        const twice = next.answered.filter((offset) => offset < position.small && !named(offset));
+        expect(twice).toEqual([]);
+        again += next.answered.filter((offset) => offset < position.small).length;
+      }
+    }),
+    { numRuns: 30 },
+  );
+  expect(again).toBeGreaterThan(0);
+});
