@@ -390,11 +390,11 @@ export const REPLAY_MUTANTS: readonly Mutant[] = [
     name: 'replay: the offset moves before the statement',
     scenario: 'replays',
     patches: [
-      patch(GROUP, '  await stateAnswered(log, plan);\n', ''),
+      patch(GROUP, '  await stateAnswered(log, plan, ledgerEnds);\n', ''),
       patch(
         GROUP,
         '  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });',
-        '  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });\n  await stateAnswered(log, plan);',
+        '  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });\n  await stateAnswered(log, plan, ledgerEnds);',
       ),
     ],
   },
@@ -407,5 +407,21 @@ export const REPLAY_MUTANTS: readonly Mutant[] = [
     name: 'replay: what waits counts as answered',
     scenario: 'replays',
     patches: [patch(PLAN, 'Math.max(to, stated)', 'Math.max(to, stated, position?.small ?? 0)')],
+  },
+  {
+    name: 'replay: a statement counts wherever it lies',
+    firstSeed: 935,
+    patches: [
+      patch(
+        'src/codec/request-position.ts',
+        'return replay.at === offset ? replay.below : undefined;',
+        'return replay.below;',
+      ),
+    ],
+  },
+  {
+    name: 'replay: the offset moves though the statement is void',
+    scenario: 'replays',
+    patches: [patch(GROUP, 'if (baseOffset === at) break;', 'if (baseOffset >= at) break;')],
   },
 ];

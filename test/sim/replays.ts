@@ -166,10 +166,11 @@ export class Replays {
     const wanted = (partition: number) => Math.floor(share * (brokers.committed(partition) ?? 0));
     try {
       await requireEmptyGroup(source, config.groupId);
-      const { clusterId, plan } = await prospectOf({ source, config, context }, wanted, 0);
+      const prospect = await prospectOf({ source, config, context }, wanted, 0);
+      const { plan } = prospect;
       requireAnswered(plan, decideRefused);
       const stated = decideRefused ? plan.map((one) => ({ ...one, below: 0 })) : plan;
-      await setBack(source, config, { clusterId, plan: stated }, ledgerWriter(source, config.topics));
+      await setBack(source, config, { ...prospect, plan: stated }, ledgerWriter(source, config.topics));
       for (const { partition, to } of plan) this.#due.set(partition, to);
     } finally {
       await cluster.close();

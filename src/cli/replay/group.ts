@@ -47,6 +47,8 @@ export interface Prospect {
   /** The ID of the Kafka cluster whose offsets these are. */
   readonly clusterId: string;
   readonly plan: readonly PartitionPlan[];
+  /** The end of each ledger partition. */
+  readonly ledgerEnds: ReadonlyMap<number, number>;
   /** Partitions without a ledger: their requests were forwarded, and are read again in their home partitions. */
   readonly added: readonly number[];
   /** How many partitions the topic has. */
@@ -65,10 +67,10 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
   const { requests, requestPartitions } = config.topics;
   const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   const spans = await wholeTopic(source, requests);
-  const [offsets, atTime, ledgerFrom] = await Promise.all([
+  const [offsets, atTime, { starts: ledgerFrom, ends: ledgerEnds }] = await Promise.all([
     committed(source, config, spans),
     offsetsAtTime(source, requests, timeMs),
-    ledgerStarts(tools),
+    ledgerBounds(tools),
   ]);
   const own = spans.slice(0, requestPartitions).map((span) => {
     const { partition, from: low } = span;
@@ -84,6 +86,7 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
   return {
     clusterId,
     plan: planReplay(states),
+    ledgerEnds,
     added: spans.slice(requestPartitions).map(({ partition }) => partition),
     partitions: spans.length,
     hasRead: offsets.size > 0,
@@ -129,10 +132,11 @@ function committed(
   return committedOffsets(source, groupId, topics.requests, partitions);
 }
 
-/** Looks up, for each partition, the offset of the first request that is younger than the ledger's oldest entry. */
-async function ledgerStarts({ source, config, context }: Tools): Promise<ReadonlyMap<number, number>> {
+/** Looks up the end of each ledger partition, and the offset of the first request that is younger than its start. */
+async function ledgerBounds({ source, config, context }: Tools) {
   const { ledger, requests } = config.topics;
-  const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
+  const whole = await wholeTopic(source, ledger);
+  const trimmed = whole.filter(({ from }) => from > 0);
   const oldest = new Map<number, number>();
   const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
   const take = ({ partition, timestampMs }: TopicRecord) => void oldest.set(partition, timestampMs);
@@ -142,7 +146,7 @@ async function ledgerStarts({ source, config, context }: Tools): Promise<Readonl
     const timeMs = oldest.get(partition) ?? Number.MAX_SAFE_INTEGER;
     starts.set(partition, (await offsetsAtTime(source, requests, timeMs)).get(partition) ?? 0);
   }
-  return starts;
+  return { starts, ends: new Map(whole.map(({ partition, to }) => [partition, to])) };
 }
 
 /** @throws IdallocError GROUP_ACTIVE while the group has members: they would ignore the new offsets. */
@@ -167,16 +171,15 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
 export async function setBack(
   source: Source,
   config: KafkaConfig,
-  { clusterId, plan }: Pick<Prospect, 'clusterId' | 'plan'>,
-  log: Pick<LedgerLog, 'append' | 'endOffset'>,
+  { clusterId, plan, ledgerEnds }: Pick<Prospect, 'clusterId' | 'plan' | 'ledgerEnds'>,
+  log: Pick<LedgerLog, 'append'>,
 ): Promise<void> {
   const { groupId, topics } = config;
   requireCluster(clusterId, await source.cluster.metadata([], CALL_TIMEOUT_MS));
   await requireEmptyGroup(source, groupId);
-  // Workers may have run while the operator was asked. A statement without a replay would replace that of one in
-  // progress.
+  // Workers may have run meanwhile: a statement without a replay would replace that of one in progress.
   await requireOffsets(source, config, plan, 'to');
-  await stateAnswered(log, plan);
+  await stateAnswered(log, plan, ledgerEnds);
   // What was answered since the plan was made would be decided anew: the statement does not cover it.
   await requireOffsets(source, config, plan, 'to');
   const offsets = plan.map(({ partition, from }) => [partition, from] as const);
@@ -307,7 +310,7 @@ async function statedBelow(
   return below;
 }
 
-/** Only markers of workers that are not in the group can come first. */
+/** Markers of workers that are not in the group may come first: one since the plan was made, hardly more. */
 const MAX_TRIES = 10;
 
 /**
@@ -318,11 +321,12 @@ const MAX_TRIES = 10;
  * Rejects with APPEND_UNANSWERED if one may be missing, OVERTAKEN if all were void, TOPIC_INVALID without the right.
  */
 async function stateAnswered(
-  log: Pick<LedgerLog, 'append' | 'endOffset'>,
+  log: Pick<LedgerLog, 'append'>,
   plan: readonly Pick<PartitionPlan, 'partition' | 'below'>[],
+  ledgerEnds: Prospect['ledgerEnds'],
 ): Promise<void> {
   for (const { partition, below } of plan) {
-    let at = await log.endOffset(partition);
+    let at = ledgerEnds.get(partition) ?? 0;
     for (let tries = 1; ; tries += 1) {
       const { baseOffset } = await log.append(partition, [replayRecord(below, at)]);
       if (baseOffset === at) break;

@@ -80,7 +80,8 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const decideRefused = options.decideRefused === true;
     // Members still commit, so a plan of their offsets is a guess.
     if (options.dryRun !== true) await requireEmptyGroup(source, config.groupId);
-    const { clusterId, plan } = await planOf(session);
+    const prospect = await planOf(session);
+    const { plan } = prospect;
     const count = requestsIn(plan);
     const isListed = count > 0 && (decideRefused || options.dryRun === true);
     const undecided = isListed ? await undecidedRequests(session, concernedBy(plan), options) : undefined;
@@ -96,7 +97,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     await confirm(context, question(count, undecided), options.yes === true);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
-    await moveOffsets(session, etcd, { clusterId, plan });
+    await moveOffsets(session, etcd, prospect);
     if (!options.wait) {
       context.err("the group's offsets are reset: start the workers\n");
       return only();
@@ -118,7 +119,7 @@ function question(count: number, undecided: readonly UndecidedRequests[] | undef
 async function moveOffsets(
   session: Session,
   etcdConfig: EtcdConfig,
-  { clusterId, plan }: Pick<Prospect, 'clusterId' | 'plan'>,
+  prospect: Pick<Prospect, 'clusterId' | 'plan' | 'ledgerEnds'>,
 ): Promise<void> {
   const { context, config, source, options } = session;
   const { from, offset, partition, decideRefused = false } = options;
@@ -131,24 +132,25 @@ async function moveOffsets(
     partition,
     decide_refused: decideRefused,
   };
-  const statements = decideRefused ? plan.map((one) => ({ ...one, below: 0 })) : plan;
+  const statements = decideRefused ? prospect.plan.map((one) => ({ ...one, below: 0 })) : prospect.plan;
   await withEtcd(etcdConfig.etcd, (etcd) =>
     journaled({ context, etcd, config: etcdConfig }, { command: 'replay', arguments: given }, async (note) => {
-      note(`${counted(requestsIn(plan), 'request is', 'requests are')} read again`);
-      await setBack(source, config, { clusterId, plan: statements }, ledgerWriter(source, topics));
+      note(`${counted(requestsIn(statements), 'request is', 'requests are')} read again`);
+      await setBack(source, config, { ...prospect, plan: statements }, ledgerWriter(source, topics));
     }),
   );
 }
 
 /** Plans, and refuses what can't be read again without deciding anew. A dry run says so, and shows the plan. */
-async function planOf(session: Session): Promise<Pick<Prospect, 'clusterId' | 'plan'>> {
+async function planOf(session: Session): Promise<Prospect> {
   const { context, config, options } = session;
   const { from, offset, partition } = options;
   const wanted: WantedOffset = (which, atTime) => {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };
-  const { clusterId, plan, added, partitions, hasRead } = await prospectOf(session, wanted, from ?? 0);
+  const prospect = await prospectOf(session, wanted, from ?? 0);
+  const { plan, added, partitions, hasRead } = prospect;
   const { groupId, topics } = config;
   if (partition !== undefined && partition >= partitions)
     throw new IdallocError('NOT_FOUND', `'${topics.requests}' has no partition ${partition}: there are ${partitions}`);
@@ -166,7 +168,7 @@ async function planOf(session: Session): Promise<Pick<Prospect, 'clusterId' | 'p
     if (options.dryRun !== true) throw error;
     context.err(`${describeError(error)}\n`);
   }
-  return { clusterId, plan };
+  return prospect;
 }
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {

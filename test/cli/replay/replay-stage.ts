@@ -158,7 +158,7 @@ export class ReplayStage {
         this.done.push(`stated ${partition}`);
         return appended;
       };
-      await setBack(source, config, { ...prospect, plan }, { ...log, append });
+      await setBack(source, config, { ...prospect, plan }, { append });
       return prospect;
     };
     return this.loop.runtime.until(work());
