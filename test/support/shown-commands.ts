@@ -49,6 +49,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/quickstart.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'], // that for NestJS: package-nestjs.test.ts
+  ['docs/how-to/patterns.md', 'test/docs/patterns.test.ts'],
   ['docs/how-to/sequences.md', 'test/client/sequence.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/operations/kubernetes.md', 'test/integration/chart-server.test.ts'],
