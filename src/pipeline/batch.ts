@@ -118,7 +118,8 @@ async function processReadable(
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const cutting = { layout, accounts, partition, ...kinds, lane, deferrals, isDebtor };
+  const onCharged = isBulkLane(control) ? (us: number) => deps.turns.didBulk(us) : undefined;
+  const cutting = { layout, accounts, onCharged, partition, ...kinds, lane, deferrals, isDebtor };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
   // and bulk that lets others go first from then on would look as if it had been taken over with them.

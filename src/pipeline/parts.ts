@@ -3,17 +3,21 @@ import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
 import type { Accounts } from './accounts.ts';
 import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
-import { PartPrices } from './prices.ts';
+import { PartPrices, PRICES_US } from './prices.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
+/** As much as 250 ordinary requests: those that let others go first take no more of the worker at a time. */
+const LARGE_PART_MAX_US = 250 * PRICES_US.request;
 
 export interface Cutting {
   readonly layout: Layout;
   /** Charged for each request of a part. */
   readonly accounts: Accounts;
+  /** Receives the price of each as well, in microseconds. */
+  readonly onCharged?: ((us: number) => void) | undefined;
   /** The partition that has the requests. */
   readonly partition: number;
   /** The most IDs that a request may take. */
@@ -45,6 +49,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const sequences = new Set<string>(); // that the part has numbers of
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   let prices = new PartPrices(cutting.partition);
+  const maxUs = lane === 'large' ? LARGE_PART_MAX_US : Number.POSITIVE_INFINITY;
   const maxIds = partMaxIds(layout) * (lane === 'large' ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
     const own = laneOf(intake, cutting);
@@ -58,7 +63,8 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const isOther = areNumbers !== undefined && isNumbers !== areNumbers;
     const sequence = isNumbers === true && intake.kind === 'accepted' ? intake.request.sequence : undefined;
     const isOneMore = sequences.size === MAX_DRAFT && sequence !== undefined && !sequences.has(sequence);
-    const isFull = part.length >= PART_MAX_REQUESTS || ids + taken > maxIds || isOther || isOneMore;
+    const isDear = prices.totalUs >= maxUs;
+    const isFull = part.length >= PART_MAX_REQUESTS || ids + taken > maxIds || isDear || isOther || isOneMore;
     if (isFull && part.length > 0) {
       yield part;
       part = [];
@@ -69,7 +75,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
       taken = asked;
     }
     part.push(intake);
-    charge(cutting, intake, prices.priceUs(intake));
+    charge(cutting, intake, prices.add(intake));
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
@@ -79,7 +85,8 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
 }
 
 /** Charged is what will be done, before it is. A record that names no reply topic has nobody to charge. */
-function charge({ accounts }: Cutting, intake: Intake, us: number): void {
+function charge({ accounts, onCharged }: Cutting, intake: Intake, us: number): void {
+  onCharged?.(us);
   const replyTopic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
   if (replyTopic !== undefined) accounts.charge(accounts.payerOf(replyTopic), us);
 }

@@ -21,14 +21,26 @@ export const PRICES_US = {
 export class PartPrices {
   readonly #partition: number;
   readonly #places = new Set<string>();
+  #totalUs = 0;
   #last: { readonly replyTopic: string; readonly replyPartition: number | undefined } | undefined;
 
   constructor(partition: number) {
     this.#partition = partition;
   }
 
-  /** Known from the record alone, before anything is looked up. */
-  priceUs(intake: Intake): number {
+  /** The price of all that were added. */
+  get totalUs(): number {
+    return this.#totalUs;
+  }
+
+  /** Returns the price of one more request: known from the record alone, before anything is looked up. */
+  add(intake: Intake): number {
+    const us = this.#priceOf(intake);
+    this.#totalUs += us;
+    return us;
+  }
+
+  #priceOf(intake: Intake): number {
     const bytes = intake.record.fields?.bytes ?? 0;
     const readUs = PRICES_US.request + PRICES_US.kibibyte * Math.floor(bytes / 1_024);
     if (intake.kind === 'rejected') return readUs;

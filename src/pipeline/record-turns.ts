@@ -1,6 +1,7 @@
 import { Mutex } from '../async/mutex.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { RequestRecord } from './ports.ts';
+import { PRICES_US } from './prices.ts';
 
 /**
  * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small
@@ -14,6 +15,8 @@ const FEW_RECORDS = 20;
  * batch cost their sender next to nothing, but each 200 of them an append here and at the broker.
  */
 const BULK_REST_MS = { many: 2, dense: 7 } as const;
+/** A step that costs more than its records as ordinary requests rests longer in that proportion. */
+const ORDINARY_STEP_US = RECORDS_PER_TURN * PRICES_US.request;
 /** Others are expected for so long after the last ones came. */
 const OTHERS_EXPECTED_MS = 1_000;
 
@@ -28,6 +31,8 @@ export class RecordTurns {
   readonly #turns = new Mutex();
   readonly #bulk = new Mutex();
   #othersUntilMs = Number.NEGATIVE_INFINITY;
+  /** The price of the bulk since its last rest. */
+  #bulkUs = 0;
 
   constructor(runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>) {
     this.#runtime = runtime;
@@ -42,11 +47,18 @@ export class RecordTurns {
     this.#begun = records;
   }
 
+  /** Bulk of this price was begun: what costs as much as several steps has to rest as long as they. */
+  didBulk(us: number): void {
+    this.#bulkUs += us;
+  }
+
   /** The same for a step of bulk, which lets others go first. */
   async takeBulk(records: number, bulk: RequestRecord['bulk'] = 'many'): Promise<void> {
     await this.#bulk.run(() => {
       const areOthersExpected = this.#runtime.monotonicMs() < this.#othersUntilMs;
-      return areOthersExpected ? this.#runtime.sleep(BULK_REST_MS[bulk]) : this.#runtime.nextTurn();
+      const steps = Math.max(1, this.#bulkUs / ORDINARY_STEP_US);
+      this.#bulkUs = 0;
+      return areOthersExpected ? this.#runtime.sleep(steps * BULK_REST_MS[bulk]) : this.#runtime.nextTurn();
     });
     this.#begun = records;
   }

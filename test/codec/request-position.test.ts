@@ -52,6 +52,12 @@ describe('the metadata of a committed offset', () => {
     expect([decodePosition(far, metadata)?.debtors, metadata.length < 4_096]).toEqual([debtors, true]);
   });
 
+  it('that says which requests wait for debts is of another kind for 0.3, which serves all from the offset on', () => {
+    const of03 = /^\{(?:"small":\d{1,16})?,?(?:"last":\[\d{1,16},\d{1,16},"[\w+/=]{1,64}"\])?\}$/;
+    const known = (debtors: readonly (typeof span)[]) => of03.test(encodeMetadata({ small: 42, last, debtors }));
+    expect([known([]), known([span])]).toEqual([true, false]);
+  });
+
   it('has no last record beyond what is answered', () => {
     const beyond = { ...last, offset: 60 };
     expect(decodePosition(5, encodeMetadata({ small: 42, last: beyond }))).toEqual({ next: 5, small: 42 });

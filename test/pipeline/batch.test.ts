@@ -6,6 +6,7 @@ import { processBatch } from '../../src/pipeline/batch.ts';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { PART_MAX_REQUESTS } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
+import { PRICES_US } from '../../src/pipeline/prices.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
@@ -279,6 +280,22 @@ describe('large requests', () => {
       'append 100',
       'append 100',
       'append 50',
+    ]);
+  });
+
+  it('and bulk that costs more than as many ordinary requests is decided in smaller parts', async () => {
+    const { worker } = world();
+    const { serveLarge } = collecting(worker);
+    const each = Array.from({ length: 150 }, (_, i): RequestRecord => {
+      return { ...request(i, `b${i}`, { replyTopic: `id.replies.${i}` }), bulk: 'many' };
+    });
+    await serveLarge(each);
+    const places = PRICES_US.request + PRICES_US.append;
+    const most = Math.ceil((250 * PRICES_US.request + PRICES_US.append) / places);
+    expect(worker.events.filter((event) => /^append \d/.test(event))).toEqual([
+      `append ${most}`,
+      `append ${most}`,
+      `append ${150 - 2 * most}`,
     ]);
   });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { PRICES_US } from '../../src/pipeline/prices.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 
 /** A loop whose turns are counted, with a clock at 0 until somebody sleeps or the test sets it. */
@@ -60,6 +61,17 @@ describe('steps of bulk', () => {
     expect(await bulkOf(turns, loop, 3)).toEqual([2, 4, 6]);
     loop.nowMs = 1_000;
     expect(await bulkOf(turns, loop, 2)).toEqual([1_000, 1_000]);
+  });
+
+  it('rest longer after steps that cost more than as many ordinary requests, once', async () => {
+    const loop = new CountedLoop();
+    const turns = new RecordTurns(loop);
+    await turns.take(1);
+    turns.didBulk(1_000);
+    turns.didBulk(3 * 200 * PRICES_US.request - 1_000);
+    expect(await bulkOf(turns, loop, 2)).toEqual([6, 8]);
+    turns.didBulk(10);
+    expect(await bulkOf(turns, loop, 1)).toEqual([10]);
   });
 
   it('of dense batches rest longer', async () => {
