@@ -41,8 +41,26 @@ If etcd's members run with another \`--quota-backend-bytes\` than 2 GiB, set \`E
 \`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. \`runbook_url\` is the path of the alert's
 runbook entry in the checkout; the chart's \`monitoring.rules.runbook\` makes it an address.
 
-Two thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests.
-\`IdallocNoWorkerServes\` asks whether any worker serves; if you have several jobs, copy it for each, with its name.
+Some thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests,
+\`IdallocRequestsRefused\` above a tenth, \`IdallocDeadLetters\` above ten in a quarter of an hour. The recorded series
+\`idalloc:failures:ratio_rate1h\` and \`idalloc:slow:ratio_rate1h\`, and those over 5m, 30m and 6h, are the shares that objectives are about:
+a thousandth of the requests may fail, and a hundredth of the record batches may take more than a second.
+
+One outage is one page if Alertmanager groups by job, and the widest alert silences what follows from it:
+
+\`\`\`yaml
+route: { receiver: on-call, group_by: [job, namespace] }
+inhibit_rules:
+  - source_matchers: [alertname="IdallocNoWorkerServes"]
+    target_matchers: [alertname=~"Idalloc.+", alertname!="IdallocNoWorkerServes"]
+    equal: [job, namespace]
+  - source_matchers: [alertname=~"IdallocKafkaSilent|IdallocPartitionUnreached|IdallocKafkaRefused"]
+    target_matchers: [alertname=~"IdallocRequestsUnanswered|IdallocAnswersSlow|IdallocConsumerLag|IdallocNotInGroup|IdallocGateClosed|IdallocHttp.+|Idalloc.+Budget.+"]
+    equal: [job, namespace]
+  - source_matchers: [alertname=~"IdallocEtcdAlarm|IdallocEtcdRefuses"]
+    target_matchers: [alertname=~"IdallocEtcdCallsFail|IdallocCeilingNear|IdallocHeadsNotKept|IdallocGateClosed|IdallocHttp.+|Idalloc.+Budget.+"]
+    equal: [job, namespace]
+\`\`\`
 
 ${table(['alert', 'severity', 'after', 'it says'], ALERTS.map(row))}`,
     `## Dashboard

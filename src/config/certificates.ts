@@ -8,6 +8,8 @@ export interface CertificateExpiry {
   /** The variable that holds it, without _FILE. */
   readonly variable: string;
   readonly expiresAtMs: number;
+  /** The time from its first to its last moment. */
+  readonly lifeMs: number;
 }
 
 /** Variables are read at most once a second, and seldom change. */
@@ -22,26 +24,32 @@ const PEM = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1---
 export function certificateExpiries({ kafka, etcd, api }: Pick<Config, 'kafka' | 'etcd' | 'api'>): CertificateExpiry[] {
   const oauthCa = kafka.sasl !== undefined && 'oauth' in kafka.sasl ? kafka.sasl.oauth.ca : undefined;
   return [
-    ...expiryOf('KAFKA_CERT', kafka.clientCertificate?.cert, Math.min),
-    ...expiryOf('KAFKA_CA', kafka.ca, Math.max),
-    ...expiryOf('KAFKA_OAUTH_CA', oauthCa, Math.max),
-    ...expiryOf('ETCD_CERT', etcd.tls?.clientCertificate?.cert, Math.min),
-    ...expiryOf('ETCD_CA', etcd.tls?.ca, Math.max),
-    ...expiryOf('API_TLS_CERT', api?.tls?.cert, Math.min),
-    ...expiryOf('API_TLS_CLIENT_CA', api?.tls?.clientCa, Math.max),
+    ...expiryOf('KAFKA_CERT', kafka.clientCertificate?.cert, 'first'),
+    ...expiryOf('KAFKA_CA', kafka.ca, 'last'),
+    ...expiryOf('KAFKA_OAUTH_CA', oauthCa, 'last'),
+    ...expiryOf('ETCD_CERT', etcd.tls?.clientCertificate?.cert, 'first'),
+    ...expiryOf('ETCD_CA', etcd.tls?.ca, 'last'),
+    ...expiryOf('API_TLS_CERT', api?.tls?.cert, 'first'),
+    ...expiryOf('API_TLS_CLIENT_CA', api?.tls?.clientCa, 'last'),
   ];
 }
 
-function expiryOf(variable: string, pem: Secret | undefined, which: typeof Math.min): CertificateExpiry[] {
-  const ends = pem === undefined ? [] : endsOf(pem());
-  return ends.length === 0 ? [] : [{ variable, expiresAtMs: which(...ends) }];
+function expiryOf(variable: string, pem: Secret | undefined, which: 'first' | 'last'): CertificateExpiry[] {
+  const lives = pem === undefined ? [] : livesIn(pem());
+  const rising = lives.toSorted((one, other) => one.expiresAtMs - other.expiresAtMs);
+  const life = which === 'first' ? rising[0] : rising.at(-1);
+  return life === undefined ? [] : [{ variable, ...life }];
 }
 
-const endsOf = memoize((text) => [...text.matchAll(PEM)].flatMap(([pem]) => endOf(pem)), MAX_REMEMBERED);
+type Life = Pick<CertificateExpiry, 'expiresAtMs' | 'lifeMs'>;
 
-function endOf(pem: string): number[] {
+const livesIn = memoize((text) => [...text.matchAll(PEM)].flatMap(([pem]) => lifeOf(pem)), MAX_REMEMBERED);
+
+function lifeOf(pem: string): Life[] {
   try {
-    return [Date.parse(new X509Certificate(pem).validTo)];
+    const { validFrom, validTo } = new X509Certificate(pem);
+    const expiresAtMs = Date.parse(validTo);
+    return [{ expiresAtMs, lifeMs: expiresAtMs - Date.parse(validFrom) }];
   } catch {
     return []; // reported where it is used
   }

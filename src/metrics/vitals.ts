@@ -57,13 +57,21 @@ export interface Vitals extends RequestVitals {
   /** How far the clock of each broker that answered lately is certainly ahead of this worker's; negative: behind. */
   readonly brokerLeads: readonly { readonly broker: string; readonly milliseconds: number }[];
   /** The certificates in use, by variable. */
-  readonly certificates: readonly { readonly variable: string; readonly expiresAtMs: number }[];
+  readonly certificates: readonly {
+    readonly variable: string;
+    readonly expiresAtMs: number;
+    readonly lifeMs: number;
+  }[];
+  /** The disk of the index; undefined while it can't be asked. */
+  readonly indexDisk: { readonly bytes: number; readonly freeBytes: number } | undefined;
   /** What other metrics are compared with. */
   readonly configured: {
     readonly reservationMs: number;
     /** Twice the largest difference of two brokers' clocks that is allowed for. */
     readonly clockMarginMs: number;
     readonly etcdQuotaBytes: number;
+    /** The worker IDs of the namespace's pool. */
+    readonly poolWorkerIds: number;
     /** The fewest standbys that each ledger partition should have. */
     readonly standbys: number;
     /** The first moment without an ID in the layout (wall ms). */
@@ -133,6 +141,23 @@ function closed<T extends string>(
     of: (vitals) => values.map((value) => [{ [label]: value }, read(vitals, value)]),
   };
 }
+
+/** The series of a metric without labels, which is absent while its value is unknown. */
+function seriesOf(value: number | undefined): readonly Series[] {
+  return value === undefined ? [] : [[{}, value]];
+}
+
+/** Reads what comes from files once in a scrape, whatever number of metrics show it. */
+function onceInScrape<T>(read: (vitals: Vitals) => T): (vitals: Vitals) => T {
+  let last: { readonly of: Vitals; readonly value: T } | undefined;
+  return (vitals) => {
+    if (last?.of !== vitals) last = { of: vitals, value: read(vitals) };
+    return last.value;
+  };
+}
+
+const certificatesOf = onceInScrape(({ certificates }) => certificates);
+const indexDiskOf = onceInScrape(({ indexDisk }) => indexDisk);
 
 const GAUGES: readonly VitalGauge[] = [
   single('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember)),
@@ -249,7 +274,22 @@ const GAUGES: readonly VitalGauge[] = [
     'certificate_expiry_timestamp_seconds',
     ['variable'],
     'Unix time at which a certificate in use expires, by the variable that holds it',
-    ({ certificates }) => certificates.map(({ variable, expiresAtMs }) => [{ variable }, expiresAtMs / 1_000]),
+    (vitals) => certificatesOf(vitals).map(({ variable, expiresAtMs }) => [{ variable }, expiresAtMs / 1_000]),
+  ),
+  each(
+    'certificate_life_seconds',
+    ['variable'],
+    'Time from the first to the last moment of a certificate in use, by the variable that holds it',
+    (vitals) => certificatesOf(vitals).map(({ variable, lifeMs }) => [{ variable }, lifeMs / 1_000]),
+  ),
+  each('index_disk_bytes', [], 'Size of the disk that has INDEX_DIR', (vitals) => seriesOf(indexDiskOf(vitals)?.bytes)),
+  each('index_disk_free_bytes', [], 'What is free on the disk that has INDEX_DIR', (vitals) =>
+    seriesOf(indexDiskOf(vitals)?.freeBytes),
+  ),
+  configured(
+    'pool_worker_ids',
+    'Worker IDs of the pool: POOL_FIRST to POOL_LAST',
+    ({ poolWorkerIds }) => poolWorkerIds,
   ),
   configured(
     'layout_end_timestamp_seconds',

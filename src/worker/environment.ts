@@ -1,7 +1,7 @@
 import { type ClosableEtcd, connectEtcd } from '../adapters/etcd/etcd.ts';
 import { instanceIdIn } from '../adapters/index/instance-id.ts';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../adapters/index/sqlite-index.ts';
-import { requireIndexDirectory } from '../adapters/index/store.ts';
+import { diskOf, requireIndexDirectory } from '../adapters/index/store.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
@@ -10,6 +10,7 @@ import { kafkaDialer } from '../kafka/wire/settings.ts';
 import type { LedgerCopies, TimeStep } from '../ledger/ledger-ports.ts';
 import { etcdLog, type Log } from '../log.ts';
 import type { EtcdOutcome, Metrics } from '../metrics/metrics.ts';
+import type { Vitals } from '../metrics/vitals.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
@@ -20,6 +21,8 @@ export interface Outside {
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
   readonly openIndex: (binding: IndexBinding, events: IndexEvents) => LedgerCopies;
+  /** The disk of the index; undefined while it can't be asked. */
+  readonly indexDisk: () => Vitals['indexDisk'];
   /** Names this worker in the request group across restarts; called while the index is open. */
   readonly instanceId: () => string;
   readonly createAllocator: (options: AllocatorOptions) => Allocator;
@@ -38,6 +41,7 @@ export function realEnvironment(config: Config, log: Log): Outside {
     dialer: kafkaDialer(config.kafka),
     etcd: connectEtcd({ ...config.etcd, ...etcdLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
+    indexDisk: () => diskOf(config.indexDir),
     instanceId: () => config.instanceId ?? instanceIdIn(config.indexDir, RUNTIME.uuid),
     createAllocator: (options) => new LeasedAllocator(options),
   };

@@ -176,7 +176,7 @@ export class Worker implements AsyncDisposable {
 
   /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, clock, config, runtime } = this.#context;
+    const { cluster, clock, config, runtime, environment } = this.#context;
     return {
       isMember: this.#requests?.isMember === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
@@ -196,11 +196,15 @@ export class Worker implements AsyncDisposable {
         clockMarginMs: config.clockMarginMs,
         etcdQuotaBytes: config.etcd.quotaBytes,
         standbys: config.standbys === 'all' ? 1 : config.standbys,
+        poolWorkerIds: config.pool.last - config.pool.first + 1,
         layoutEndMs: tickStartMs(config.layout, config.layout.endTicks),
       },
-      // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.
+      // Getters, because readiness probes read the vitals too, and only the metrics need certificate files and disk.
       get certificates() {
         return certificateExpiries(config);
+      },
+      get indexDisk() {
+        return environment.indexDisk();
       },
     };
   }

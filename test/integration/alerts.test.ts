@@ -112,6 +112,17 @@ test('etcd that does not answer fires that its calls fail, that the ceiling is n
       IdallocEtcdCallsFail: { job },
       IdallocHeadsNotKept: { job },
     });
+    const url = `${await worker.api()}/api/v1/ids`;
+    const ask = async () => {
+      const { status } = await fetch(url);
+      return [status, await highest(`ALERTS{alertname="IdallocHttpFails",job="${job}",alertstate="firing"}`)];
+    };
+    await expect.poll(ask, { timeout: FIRES_WITHIN_MS, interval: 200 }).toMatchObject([503, [{ value: 1 }]]);
+    await expectFired({
+      IdallocHttpFails: { job },
+      IdallocFailureBudgetBurns: { job },
+      IdallocFailureBudgetShrinks: { job },
+    });
   } finally {
     await broken.resumeEtcd(0);
   }
@@ -186,7 +197,11 @@ test('a ledger that acknowledges late fires that answers are slow', async () => 
     await replies.reply(`late-${i}`);
   }
   await late;
-  await expectFired({ IdallocAnswersSlow: { job } });
+  await expectFired({
+    IdallocAnswersSlow: { job },
+    IdallocLatencyBudgetBurns: { job },
+    IdallocLatencyBudgetShrinks: { job },
+  });
 });
 
 describe('one worker', () => {
@@ -228,7 +243,12 @@ describe('one worker', () => {
   test('fires a flood of bad requests', async () => {
     const junk = Array.from({ length: 500 }, () => ({ value: 'junk' }));
     for (let round = 0; round < 6; round += 1) await realm.sendRaw(junk);
-    await expectFired({ IdallocDeadLetters: { job, code: 'MALFORMED_REQUEST' }, IdallocDeadLetterFlood: { job } });
+    await expectFired({
+      IdallocDeadLetters: { job, code: 'MALFORMED_REQUEST' },
+      IdallocDeadLetterFlood: { job },
+      IdallocRequestsRefused: { job, code: 'MALFORMED_REQUEST' },
+      IdallocMostRequestsRefused: { job },
+    });
   });
 
   test('fires a flood of connections', async () => {
@@ -345,9 +365,18 @@ test('two workers that served for five minutes beside all these faults fired not
 
 test('workers that are killed fire that they are down, and that none serves', async () => {
   await calm.kill();
-  await expectFired({ IdallocWorkerDown: { job: calm.job }, IdallocNoWorkerServes: {} });
+  await expectFired({ IdallocWorkerDown: { job: calm.job }, IdallocNoWorkerServes: { job: calm.job } });
 });
 
-test('every alert was seen firing', () => {
-  expect(ALERTS.map(({ alert }) => alert).filter((alert) => !seen.has(alert))).toEqual([]);
+/** What needs an hour, a full disk, or more workers than there are worker IDs; promtool shows them. */
+const UNSEEN = [
+  'IdallocHttpSlow',
+  'IdallocWorkersMissing',
+  'IdallocRestarts',
+  'IdallocNoSpareWorkerId',
+  'IdallocIndexDiskFull',
+];
+
+test('every other alert was seen firing', () => {
+  expect(ALERTS.map(({ alert }) => alert).filter((alert) => !seen.has(alert))).toEqual(UNSEEN);
 });

@@ -226,7 +226,9 @@ test.for<Readonly<Record<string, string>>>([
 test('the links of the alerts lead to the runbook in the checkout, or where it is said to be', async () => {
   const links = async (...set: readonly string[]) => {
     const { groups } = only(await chart.render(OPERATORS, ...set), 'PrometheusRule').spec;
-    return groups.flatMap(({ rules }: { rules: Rule[] }) => rules.map((rule) => rule.annotations.runbook_url));
+    return groups.flatMap(({ rules }: { rules: Rule[] }) =>
+      rules.flatMap((rule) => rule.annotations?.runbook_url ?? []),
+    );
   };
   expect(await links()).toEqual(ALERTS.map(({ annotations }) => annotations.runbook_url));
   const address = 'https://ids.example/operations/runbook.html';

@@ -19,9 +19,10 @@ const IDLE: Vitals = {
   stoppedSequences: 0,
   brokerLeads: [],
   certificates: [],
+  indexDisk: undefined,
   etcd: { databases: [], alarms: new Set() },
   configured: {
-    ...{ clockMarginMs: 120_000, reservationMs: 25_000, etcdQuotaBytes: 2 ** 31 },
+    ...{ clockMarginMs: 120_000, reservationMs: 25_000, etcdQuotaBytes: 2 ** 31, poolWorkerIds: 32 },
     ...{ standbys: 1, layoutEndMs: 3_966_451_200_000 },
   },
 };
@@ -150,11 +151,16 @@ describe('the state of a worker', () => {
       largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
       numbersWaiting: [{ partition: 4, waiting: 7, milliseconds: 2_000 }],
       stoppedSequences: 2,
-      certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
+      certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000, lifeMs: 7_776_000_000 }],
+      indexDisk: { bytes: 1_000, freeBytes: 400 },
     };
     expect(await shown()).toEqual(
       expect.arrayContaining([
         'idalloc_group_joined 1',
+        'idalloc_certificate_life_seconds{variable="ETCD_CERT"} 7776000',
+        'idalloc_index_disk_free_bytes 400',
+        'idalloc_index_disk_bytes 1000',
+        'idalloc_pool_worker_ids 32',
         'idalloc_kafka_silence_seconds 1.5',
         'idalloc_partition_unreached_seconds{partition="3",topic="ledger",broker="kafka-2:9092"} 9',
         'idalloc_ledger_stopped_partitions 2',

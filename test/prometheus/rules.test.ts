@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ALERTS } from '../../ops/prometheus/rules.ts';
+import { ALERTS, RECORDINGS } from '../../ops/prometheus/rules.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { anchorsOf, readPage } from '../support/docs.ts';
 import { RULE_CASES } from '../support/rule-cases.ts';
@@ -13,6 +13,9 @@ const SERIES = new Set(
 );
 /** Prometheus makes it for each target. */
 const OF_PROMETHEUS = 'up';
+/** Every process has it. */
+const OF_PROCESSES = 'process_start_time_seconds';
+const RECORDED = new Set(RECORDINGS.map(({ record }) => record));
 
 test('names are different, and say of which system they are', () => {
   const names = ALERTS.map(({ alert }) => alert);
@@ -27,10 +30,11 @@ test.for(ALERTS)('$alert has a severity, a sentence and an entry of the runbook'
   expect(anchorsOf(readPage(page))).toContain(anchor);
 });
 
-test.for(ALERTS)('$alert asks for series that a worker has', ({ expr }) => {
-  const named = expr.match(/\b(idalloc_\w+|up)\b/g) ?? [];
+test.for([...ALERTS, ...RECORDINGS])('$alert$record asks for series that a worker has', ({ expr }) => {
+  const named = expr.match(/\b(idalloc_\w+|idalloc:[\w:]+|up|process_\w+)\b/g) ?? [];
   expect(named.length).toBeGreaterThan(0);
-  expect(named.filter((name) => name !== OF_PROMETHEUS && !SERIES.has(name))).toEqual([]);
+  const known = [OF_PROMETHEUS, OF_PROCESSES];
+  expect(named.filter((name) => !known.includes(name) && !RECORDED.has(name) && !SERIES.has(name))).toEqual([]);
 });
 
 test('each alert has a case in which it fires', () => {

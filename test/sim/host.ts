@@ -65,6 +65,7 @@ export class Host {
       runtime: this.#probe.watched(runtime),
       dialer: brokers.dialer(this.process, [readiness.observer, copies.observer]),
       etcd: this.#etcd(),
+      indexDisk: () => undefined,
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
       createAllocator: (options) => this.#slowed(new LeasedAllocator(this.#probe.around(options))),

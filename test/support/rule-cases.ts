@@ -19,14 +19,36 @@ type Series = Readonly<Record<string, string>>;
  * deployment.
  */
 const CASES = `
-IdallocNoWorkerServes 6m 7m
+IdallocNoWorkerServes 6m 7m job
+  up{@a} 1x70
   idalloc_group_joined{@a} 1x10 0x60
   idalloc_group_joined{@b} 0x70
-    No worker is a member of the request group, so no request is answered.
+  up{job="idalloc-us",instance="c:9464"} 1x70
+  idalloc_group_joined{job="idalloc-us",instance="c:9464"} 1x70
+    No worker of idalloc is a member of the request group, so no request is answered.
 IdallocRequestsUnanswered 3m 4m job partition=3
   idalloc_gate{@a,reason="open"} 1x60
   idalloc_request_oldest_unread_seconds{@a,partition="3"} 0+30x60
     A request in partition 3 of idalloc has waited for 4m 0s.
+IdallocRequestsRefused 2m 3m job code=EXPIRED
+  idalloc_errors_total{@a,code="EXPIRED"} 0+30x60
+  idalloc_errors_total{@a,code="CONFLICT"} 0+1x60
+  idalloc_requests_total{@a,result="refused"} 0+30x60
+  idalloc_requests_total{@a,result="issued"} 0+90x60
+    25% of the requests of idalloc are refused as EXPIRED.
+IdallocMostRequestsRefused 2m 3m job
+  idalloc_requests_total{@a,result="refused"} 0+90x60
+  idalloc_requests_total{@a,result="issued"} 0+10x60
+    90% of the requests of idalloc are refused.
+IdallocHttpFails 2m 3m job
+  idalloc_http_requests_total{@a,route="/api/v1/ids",status="503",caller="anonymous"} 0+30x60
+  idalloc_http_requests_total{@a,route="/api/v1/ids",status="200",caller="anonymous"} 0+90x60
+    25% of the HTTP requests of idalloc fail.
+IdallocHttpSlow 9m 12m job
+  idalloc_http_request_seconds_bucket{@a,route="/api/v1/ids",le="1"} 0x60
+  idalloc_http_request_seconds_bucket{@a,route="/api/v1/ids",le="2.5"} 0+10x60
+  idalloc_http_request_seconds_bucket{@a,route="/api/v1/ids",le="+Inf"} 0+10x60
+    One in a hundred HTTP requests of idalloc takes 2.485s or longer.
 IdallocAnswersSlow 9m 12m job
   idalloc_batch_seconds_bucket{@a,le="1"} 0x60
   idalloc_batch_seconds_bucket{@a,le="2.5"} 0+10x60
@@ -42,7 +64,7 @@ IdallocNumbersLost 5m 6m job
   idalloc_sequence_losses_total{@a} 0x10 1x60
     The ledger of idalloc has lost numbers of sequences, which go on behind them.
 IdallocDeadLetters 5m 6m job code=INVALID_COUNT
-  idalloc_dead_letters_total{@a,code="INVALID_COUNT"} 0x10 1x60
+  idalloc_dead_letters_total{@a,code="INVALID_COUNT"} 0x10 20x60
     Requests of idalloc became dead letters as INVALID_COUNT.
 IdallocDeadLetterFlood 5m 7m job
   idalloc_dead_letter_ranges_total{@a} 0+5x60
@@ -50,6 +72,21 @@ IdallocDeadLetterFlood 5m 7m job
 IdallocWorkerDown 4m 5m worker
   up{@a} 1x4 0x60
     The worker a:9464 of idalloc can't be scraped.
+IdallocWorkersMissing 24m 27m job
+  up{@a} 1x100
+  up{@b} 1x10
+    Fewer workers of idalloc run than in the last hour: 1.
+IdallocRestarts 16m 17m worker
+  process_start_time_seconds{@a} 100x10 200x10 300x10 400x60
+    The worker a:9464 of idalloc has started again 3 times in an hour.
+IdallocNoSpareWorkerId 14m 16m job
+  idalloc_pool_worker_ids{@a} 2x60
+  idalloc_pool_worker_ids{@b} 2x60
+    The workers of idalloc hold all worker IDs of their pool, so a replaced one waits.
+IdallocIndexDiskFull 4m 6m worker
+  idalloc_index_disk_bytes{@a} 100x60
+  idalloc_index_disk_free_bytes{@a} 5x60
+    The disk of the index of a:9464 of idalloc has 5% left.
 IdallocGateClosed 4m 6m worker reason=CLOCK_DRIFT
   idalloc_gate{@a,reason="CLOCK_DRIFT"} 1x60
   idalloc_gate{@a,reason="open"} 0x60
@@ -135,7 +172,29 @@ IdallocStandbyMissing 14m 16m job partition=3
 IdallocConnectionsShed 7m 9m worker listener=api
   idalloc_connections_shed_total{@a,listener="api"} 0+60x60
     The listener api of a:9464 of idalloc closes connections at its limit.
-IdallocCertificateExpires 30m 1h worker variable=API_TLS_CERT
+IdallocFailureBudgetBurns 0s 2m job
+  idalloc_errors_total{@a,code="FORGOTTEN"} 0+3x60
+  idalloc_errors_total{@a,code="EXPIRED"} 0+7x60
+  idalloc_requests_total{@a,result="refused"} 0+10x60
+  idalloc_requests_total{@a,result="issued"} 0+90x60
+    3% of the requests of idalloc failed within an hour.
+IdallocFailureBudgetShrinks 0s 2m job
+  idalloc_http_requests_total{@a,route="/api/v1/ids",status="503",caller="anonymous"} 0+1x60
+  idalloc_http_requests_total{@a,route="/api/v1/ids",status="200",caller="anonymous"} 0+9x60
+  idalloc_requests_total{@a,result="issued"} 0+90x60
+    1% of the requests of idalloc failed within six hours.
+IdallocLatencyBudgetBurns 0s 2m job
+  idalloc_batch_seconds_bucket{@a,le="1"} 0+80x60
+  idalloc_batch_seconds_count{@a} 0+100x60
+    20% of the record batches of idalloc took longer than a second within an hour.
+IdallocLatencyBudgetShrinks 0s 2m job
+  idalloc_batch_seconds_bucket{@a,le="1"} 0+90x60
+  idalloc_batch_seconds_count{@a} 0+100x60
+    10% of the record batches of idalloc took longer than a second within six hours.
+IdallocCertificateExpires 10m 1h worker variable=API_TLS_CERT
+  idalloc_certificate_life_seconds{@a,variable="API_TLS_CERT"} 7776000x200
+  idalloc_certificate_life_seconds{@a,variable="ETCD_CERT"} 86400x200
+  idalloc_certificate_expiry_timestamp_seconds{@a,variable="ETCD_CERT"} 24000x200
   idalloc_certificate_expiry_timestamp_seconds{@a,variable="API_TLS_CERT"} 867600x200
     The certificate in API_TLS_CERT of a:9464 of idalloc expires in 10d 0h 0m 0s.
 IdallocLayoutEnds 30m 1h job
@@ -154,7 +213,18 @@ idalloc_kafka_refused{@,resource="login"} 0x240
 idalloc_ledger_stopped_partitions{@} 0x240
 idalloc_topic_added_partitions{@,topic="requests"} 0x240
 idalloc_topic_faults{@,code="LEDGER_WEAK"} 0x240
-idalloc_dead_letters_total{@,code="INVALID_COUNT"} 3x240
+idalloc_dead_letters_total{@,code="INVALID_COUNT"} 3x100 4x140
+idalloc_errors_total{@,code="INVALID_COUNT"} 3x100 4x140
+idalloc_requests_total{@,result="refused"} 3x100 4x140
+idalloc_requests_total{@,result="issued"} 0+100x240
+idalloc_http_requests_total{@,route="/api/v1/ids",status="200",caller="anonymous"} 0+50x240
+idalloc_http_request_seconds_bucket{@,route="/api/v1/ids",le="1"} 0+50x240
+idalloc_http_request_seconds_bucket{@,route="/api/v1/ids",le="+Inf"} 0+50x240
+process_start_time_seconds{@} 1000x240
+idalloc_pool_worker_ids{@} 32x240
+idalloc_index_disk_bytes{@} 100x240
+idalloc_index_disk_free_bytes{@} 40x240
+idalloc_batch_seconds_count{@} 0+100x240
 idalloc_dead_letter_ranges_total{@} 1x240
 idalloc_reservation_seconds{@} 25x240
 idalloc_ceiling_margin_seconds{@} 15x240
@@ -203,7 +273,7 @@ export const RULE_CASES: readonly RuleCase[] = [...CASES.matchAll(CASE)].map(({ 
   return { alert, ...silent, firesAt, labels: Object.assign({}, ...named), series: seriesOf(series), summary };
 });
 
-/** Series of two workers that serve: nothing may fire. */
+/** Series of two workers that serve, each of which gets one bad request: nothing may fire. */
 export const CALM: Series = {
   ...seriesOf(SERVING.replaceAll('@', '@a').replaceAll('#', '3')),
   ...seriesOf(SERVING.replaceAll('@', '@b').replaceAll('#', '4')),

@@ -103,6 +103,7 @@ export class WorkerStage {
         statuses: async () => etcdTells.statuses,
         close: () => {},
       },
+      indexDisk: () => undefined,
       openIndex: (binding, events) => this.#openIndex(binding, events, host),
       instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),

@@ -1,4 +1,14 @@
-import { closeSync, fdatasync, lstatSync, mkdirSync, openSync, rmSync, statSync, truncateSync } from 'node:fs';
+import {
+  closeSync,
+  fdatasync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  truncateSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { promisify } from 'node:util';
@@ -97,6 +107,19 @@ const LOCK_FILE = 'ledger-index.lock';
 /** Only for this user, since entries show who requested what. */
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
+
+/**
+ * The size of the disk that has the directory, and what of it is free for this process; undefined if it can't be
+ * asked.
+ */
+export function diskOf(directory: string): { readonly bytes: number; readonly freeBytes: number } | undefined {
+  try {
+    const { bsize, blocks, bavail } = statfsSync(directory);
+    return { bytes: bsize * blocks, freeBytes: bsize * bavail };
+  } catch {
+    return undefined; // an index that can't be read is reported where it is used
+  }
+}
 
 /**
  * Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is
