@@ -107,7 +107,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'config',
-    lines: 1490,
+    lines: 1500,
     imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'],
     packages: ['node:*', 'zod'],
   },
