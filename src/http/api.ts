@@ -9,7 +9,7 @@ import { addIdRoute, addIdRoutes, addSequenceRoute, type IdRoutesOptions, SEQUEN
 import { openApiDocument } from './openapi.ts';
 import { takeBodies } from './parameters.ts';
 import { checkEnvelope, checkLocalHost, MAX_URL_LENGTH, malformed, PROBLEM_TYPE, Problem } from './problem.ts';
-import { COMPRESSION, send } from './respond.ts';
+import { COMPRESSION, respond } from './respond.ts';
 import { boundedServer } from './server.ts';
 import type { TlsSettings } from './tls-server.ts';
 
@@ -144,8 +144,8 @@ function addRoutes(app: FastifyInstance, options: ApiOptions): void {
   const document = openApiDocument(options.layout, options.maxCount);
   const [description, page] = [JSON.stringify(document), docsPage(document)];
   const open = { exposeHeadRoute: true, config: { needsNoLogin: true } };
-  app.get(OPENAPI, open, async (_request, reply) => send(reply, false, description));
-  app.get(DOCS, open, async (_request, reply) => send(reply.headers(PAGE_HEADERS), false, page));
+  app.get(OPENAPI, open, async (_request, reply) => respond(reply, false, description));
+  app.get(DOCS, open, async (_request, reply) => respond(reply.headers(PAGE_HEADERS), false, page));
 }
 
 /** A request's route as the metrics name it. */

@@ -24,7 +24,7 @@ import {
   requireNoOthers,
 } from './parameters.ts';
 import { malformed, Problem } from './problem.ts';
-import { JSON_TYPE, limitResponse, send, untilGone } from './respond.ts';
+import { JSON_TYPE, limitResponse, respond, untilGone } from './respond.ts';
 
 export interface IdRoutesOptions {
   readonly layout: Layout;
@@ -68,7 +68,7 @@ export function addIdRoutes(app: FastifyInstance, options: IdRoutesOptions, call
     const body =
       encoding === 'ranges' ? rangesBody(layout, batch) : idsBody(layout, batch, share.of(caller.name), form);
     if (typeof body !== 'string') limitResponse(reply);
-    return send(reply, replayed, body);
+    return respond(reply, replayed, body);
   };
   app.get(IDS, newIds);
   app.post(IDS, newIds);
@@ -88,7 +88,7 @@ export function addIdRoutes(app: FastifyInstance, options: IdRoutesOptions, call
     if (form?.keyed || as?.keyed) requireRight(rights);
     const { id: text } = request.params;
     const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
-    return send(reply, false, JSON.stringify(view));
+    return respond(reply, false, JSON.stringify(view));
   });
 }
 
@@ -102,7 +102,7 @@ export function addIdRoute(app: FastifyInstance, options: IdRoutesOptions, calle
     const wanted = { count: 1, key: requestKeyOf(request.raw) };
     const { batch, replayed } = await idsFor(options, callerOf(request), wanted, reply);
     const value = form && orMalformed(() => form.format(firstIdOf(batch)));
-    return send(reply, replayed, idBody(layout, batch, value));
+    return respond(reply, replayed, idBody(layout, batch, value));
   });
 }
 
@@ -169,7 +169,7 @@ export function addSequenceRoute(
     const key = requestKeyOf(request.raw);
     if (key === undefined) throw noKey();
     const issued = await issuer.numbers(caller, { sequence, count, key, isLookUp, signal: untilGone(reply) });
-    return send(reply, issued.replayed, numbersBody(sequence, issued));
+    return respond(reply, issued.replayed, numbersBody(sequence, issued));
   };
   app.post<Named>(SEQUENCES, (request, reply) => answer(request, reply, false));
   app.get<Named>(SEQUENCES, { exposeHeadRoute: true }, (request, reply) => answer(request, reply, true));

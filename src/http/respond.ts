@@ -27,22 +27,28 @@ export const COMPRESSION = {
   syncThreshold: GZIP_AT_ONCE_BYTES,
 };
 
-/** Sends a body; one that is long enough, and that the client accepts compressed, is sent so. */
-export function send(reply: FastifyReply, replayed: boolean, body: string | Readable): FastifyReply {
+/**
+ * What a handler returns for a body: the reply, where the body is long enough and the client accepts it compressed;
+ * else the body itself. Fastify sends that as well, and does not watch the stream of the response until it ends.
+ */
+export function respond(
+  reply: FastifyReply,
+  replayed: boolean,
+  body: string | Readable,
+): string | Readable | FastifyReply {
   if (replayed) reply.header('idempotency-replayed', 'true');
   reply.header('cache-control', 'no-store');
   if (!reply.hasHeader('content-type')) reply.type(JSON_TYPE);
   const isShort = typeof body === 'string' && body.length < GZIP_FROM_BYTES;
-  if (isShort || !acceptsGzip(reply.request.headers['accept-encoding'])) return reply.send(body);
+  if (isShort || !acceptsGzip(reply.request.headers['accept-encoding'])) return body;
   reply.compress(body);
   return reply;
 }
 
 /** Whether gzip has a weight; that of `*` counts only where gzip is not named, which the plugin does not see. */
 function acceptsGzip(accepted: string | string[] | undefined): boolean {
-  const entries = String(accepted ?? '')
-    .toLowerCase()
-    .split(',');
+  if (accepted === undefined) return false;
+  const entries = String(accepted).toLowerCase().split(',');
   const weights = new Map(
     entries.map((entry) => {
       const [name = '', ...parameters] = entry.split(';').map((part) => part.trim());
