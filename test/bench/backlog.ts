@@ -17,8 +17,8 @@ export interface Rate {
   /** Processor time per request, in microseconds; other load on the machine changes it less than the rate. */
   readonly cpu_us: number;
   /**
-   * Of it, what the busiest thread used, which is the main thread of a process in JavaScript; the rest is of threads that
-   * compile, collect memory, or serve sockets. Left out if the system does not report it.
+   * Of it, what the busiest thread used, which is the main thread of a process in JavaScript; the rest is of threads
+   * that compile, collect memory, or serve sockets. Left out if the system does not report it.
    */
   readonly busiest_thread_us?: number;
   /** The same of what was looked at besides. */

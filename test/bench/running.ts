@@ -60,7 +60,9 @@ export class Running implements AsyncDisposable {
     return fineCpuMsOf(this.#child.pid);
   }
 
-  /** Processor time of each thread that runs now, by the number of the thread; empty if the system does not report it. */
+  /**
+   * Processor time of each thread that runs now, by the number of the thread; empty if the system does not report it.
+   */
   threadsMs(): ReadonlyMap<string, number> {
     return threadsMsOf(this.#child.pid);
   }
@@ -94,8 +96,8 @@ export function cpuMsOf(pid: number | undefined): number {
 }
 
 /**
- * The processor time of the threads of a process that run now, in milliseconds, where Linux counts nanoseconds: for times
- * so short that ticks would show none. Elsewhere that of the process, or NaN if the system does not report it.
+ * The processor time of the threads of a process that run now, in milliseconds, where Linux counts nanoseconds: for
+ * times so short that ticks would show none. Elsewhere that of the process, or NaN if the system does not report it.
  */
 export function fineCpuMsOf(pid: number | undefined): number {
   const threads = threadsMsOf(pid);

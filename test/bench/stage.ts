@@ -147,8 +147,8 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * The number of records ever appended to the topic, without those of transactions that are not committed yet, and with
-   * a mark for each transaction that was.
+   * The number of records ever appended to the topic, without those of transactions that are not committed yet, and
+   * with a mark for each transaction that was.
    */
   async written(topic: string, partitions: number): Promise<number> {
     return sumOf(await this.#ends([topic], partitions));

@@ -20,8 +20,8 @@ import { median, Stage } from './stage.ts';
  * time of a request says more than the rate on a busy machine.
  *
  * Each run starts with all requests on the topic, and is timed from a share of the replies to the last reply, so that
- * start-up, and with --warm-up the compilation of hot code, does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by
- * that limit.
+ * start-up, and with --warm-up the compilation of hot code, does not count. The layout of the IDs also limits a worker:
+ * `limit_ratio` is the rate divided by that limit.
  */
 interface Setup {
   readonly process?: Exclude<Contender, object> | Peer;

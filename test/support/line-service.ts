@@ -2,7 +2,9 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface, type Interface } from 'node:readline';
 
-/** A program that answers each line of JSON on its standard input with one on its standard output. One call at a time. */
+/**
+ * A program that answers each line of JSON on its standard input with one on its standard output. One call at a time.
+ */
 export class LineService implements AsyncDisposable {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #lines: Interface;

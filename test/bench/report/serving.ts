@@ -136,8 +136,9 @@ export async function serving(
 const SHARES = [0.1, 0.25, 0.5, 0.8];
 
 /**
- * Latency from request to reply at shares of the highest rate, of one worker. Each share is measured round by round, and
- * the medians count: in a measurement of ten seconds, a single pause of a third of one would be the slowest hundredth.
+ * Latency from request to reply at shares of the highest rate, of one worker. Each share is measured round by round,
+ * and the medians count: in a measurement of ten seconds, a single pause of a third of one would be the slowest
+ * hundredth.
  */
 export async function latency({ stage }: ReportServers, effort: Effort): Promise<CapacityData['latency']> {
   const { scale, rounds, say } = effort;
