@@ -33,6 +33,11 @@ const ADDED = [
     version: '2.21.0',
     files: ['config/crd/bases/keda.sh_scaledobjects.yaml'],
   },
+  {
+    module: 'sigs.k8s.io/gateway-api',
+    version: '1.3.0',
+    files: ['config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'],
+  },
 ];
 
 async function install(program: GoProgram, log: Log): Promise<string> {

@@ -9,11 +9,6 @@ import { GENERATED } from './generated.ts';
 /** The chart's sources. */
 export const CHART = join(ROOT, 'ops/helm/idalloc');
 
-/** What the chart installs on request, and where it is kept; the packed chart has copies. */
-const COPIED = [
-  ['ops/prometheus/rules.yml', 'files/rules.yml'],
-  ['ops/grafana/dashboard.json', 'files/dashboard.json'],
-] as const;
 const PACK_MS = 60_000;
 /**
  * What a checkout and its time would change, so that the same sources always give the same package; the time is npm's.
@@ -34,7 +29,6 @@ export async function packChart(outDir: string): Promise<string> {
   mkdirSync(outDir, { recursive: true });
   // The values in ci are for tests.
   cpSync(CHART, dir, { recursive: true, filter: (path) => path !== join(CHART, 'ci') });
-  for (const [from, to] of COPIED) cpSync(join(ROOT, from), join(dir, to));
   const archive = join(outDir, `idalloc-${readManifest().version}.tgz`);
   const args = [...SAME, '-czf', archive, '-C', outDir, 'idalloc'];
   await run({ command: 'tar', args, purpose: 'packing the chart', timeoutMs: PACK_MS });

@@ -1,8 +1,12 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { planTopics, type TopicSettings } from '../../src/adapters/kafka/topics/plan.ts';
 import { type Right, ROLES, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { readableJson } from '../dev/json.ts';
+import { ROOT } from '../dev/paths.ts';
+import { chartReadme } from './readme.ts';
 import { VALUES_SCHEMA } from './values-schema.ts';
 
 /**
@@ -22,6 +26,7 @@ const USED = [
   'REQUEST_RETENTION_MS',
   'LEDGER_RETENTION_MS',
   'LAYOUT',
+  'DRAIN_TIMEOUT_MS',
 ] as const;
 
 const variable = (name: (typeof USED)[number]) => `\${${name}}`;
@@ -75,8 +80,14 @@ function withVariables(text: string): string {
   return text.replaceAll(/"?(90000000\d)"?/g, (_, number) => `"\${${named.get(number)}}"`);
 }
 
+/** helm reads no file outside of the chart, and who installs it from a checkout runs nothing before. */
+const copyOf = (path: string) => readFileSync(join(ROOT, path), 'utf8');
+
 /** The chart's files that follow from the code, by their paths in the chart. `npm run chart` writes them. */
 export const GENERATED: ReadonlyMap<string, string> = new Map([
   ['values.schema.json', readableJson(VALUES_SCHEMA)],
   ['files/kafka.json', withVariables(readableJson(kafkaFacts()))],
+  ['files/rules.yml', copyOf('ops/prometheus/rules.yml')],
+  ['files/dashboard.json', copyOf('ops/grafana/dashboard.json')],
+  ['README.md', chartReadme()],
 ]);

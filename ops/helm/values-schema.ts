@@ -33,8 +33,13 @@ const namesOf = (secret: boolean) =>
     .filter(([variable, one]) => one.secret === secret && !OWN.includes(variable))
     .map(([variable, { meaning }]) => [variable, meaning] as const);
 
+/** What YAML makes of a value; `true` for a variable that is 0 or 1. */
+const typesOf = (variable: string): readonly string[] => {
+  const { unit } = (VARIABLES as Readonly<Record<string, { readonly unit: string }>>)[variable] ?? { unit: '' };
+  return ['string', 'integer', ...(unit === '0 or 1' ? ['boolean'] : [])];
+};
 const configNames: Readonly<Record<string, Schema>> = Object.fromEntries(
-  namesOf(false).map(([variable, description]) => [variable, { type: ['string', 'integer'], description }]),
+  namesOf(false).map(([variable, description]) => [variable, { type: typesOf(variable), description }]),
 );
 /** What several values have in common is written once. */
 const shared = (definition: 'config' | 'files' | 'source'): Schema => ({ $ref: `#/definitions/${definition}` });
@@ -93,6 +98,7 @@ export const VALUES_SCHEMA: Schema = {
       config: { allOf: [shared('config')], required: REQUIRED },
       files: shared('files'),
       env: listOf(anything),
+      envFrom: listOf(anything),
       nodeOptions: text,
       heapPercent: { type: 'integer', minimum: 10, maximum: 90 },
       instancePrefix: { type: 'string', pattern: '^[A-Za-z0-9._-]{0,60}$' },
@@ -110,6 +116,14 @@ export const VALUES_SCHEMA: Schema = {
         port,
         service: object({ type: oneOf('ClusterIP', 'NodePort', 'LoadBalancer'), port, annotations: texts }),
       }),
+      ingress: object({
+        enabled: flag,
+        className: text,
+        annotations: texts,
+        hosts: listOf(name),
+        tls: listOf(object({ secretName: name, hosts: listOf(name) }, ['secretName'])),
+      }),
+      httpRoute: object({ enabled: flag, annotations: texts, parentRefs: listOf(anything), hostnames: listOf(name) }),
       ops: object({ port }),
       probes: object({ startup: probe, readiness: probe, liveness: probe }),
       minReadySeconds: atLeast(0),
@@ -132,10 +146,18 @@ export const VALUES_SCHEMA: Schema = {
       priorityClassName: text,
       podAnnotations: texts,
       podLabels: texts,
+      commonLabels: texts,
+      hostAliases: listOf(anything),
+      lifecycle: anything,
+      initContainers: listOf(anything),
+      extraContainers: listOf(anything),
+      extraVolumes: listOf(anything),
+      extraVolumeMounts: listOf(anything),
       topicsJob: object({
         enabled: flag,
         init: flag,
         managed: flag,
+        checkNamespace: flag,
         replyTopics: listOf(name),
         config: shared('config'),
         files: shared('files'),
@@ -144,6 +166,7 @@ export const VALUES_SCHEMA: Schema = {
         resources,
       }),
       monitoring: object({
+        prometheusNamespace: name,
         serviceMonitor: object({ enabled: flag, interval: name, labels: texts }),
         rules: object({ enabled: flag, labels: texts, runbook: name }),
         dashboard: object({ enabled: flag, labels: texts }),

@@ -9,6 +9,7 @@ import { KubernetesSchemas } from '../support/kubernetes-schemas.ts';
 const PLAIN = 'plain-values.yaml';
 const SECURED = 'secured-values.yaml';
 const OPERATORS = 'operators-values.yaml';
+const OPEN = 'open-values.yaml';
 
 /** The first build of helm, on a machine that has much else to do. */
 const BUILD_MS = 1_800_000;
@@ -47,7 +48,9 @@ describe.for(VALUES)('with %s', (values) => {
     for (const pod of pods) {
       expect(pod.automountServiceAccountToken).toBe(false);
       expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
-      for (const container of [...(pod.initContainers ?? []), ...pod.containers]) {
+      const own = [...(pod.initContainers ?? []), ...pod.containers].filter(({ image }) => image !== 'busybox');
+      expect(own).not.toEqual([]);
+      for (const container of own) {
         expect(container.securityContext).toEqual({
           allowPrivilegeEscalation: false,
           readOnlyRootFilesystem: true,
@@ -151,7 +154,7 @@ test('the API has a Service of ready workers, and the ops port one of all, witho
 test('the network policy lets workers reach brokers, etcd and registry, and callers each port as configured', async () => {
   const { spec } = only(await chart.render(SECURED), 'NetworkPolicy');
   const ports = spec.egress.flatMap((rule: { ports: { port: number }[] }) => rule.ports.map(({ port }) => port));
-  expect(new Set(ports)).toEqual(new Set([53, 9093, 9094, 9095, 2379, 443]));
+  expect(new Set(ports)).toEqual(new Set([53, 9464, 9093, 9094, 9095, 2379, 443]));
   expect(spec.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['api', 'ops']);
   const without = only(await chart.render(OPERATORS), 'NetworkPolicy').spec;
   expect(without.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['ops']);
@@ -254,4 +257,59 @@ test('what other operators need is there only behind its switch', async () => {
   const [without, all] = [await kinds(PLAIN), await kinds(OPERATORS)];
   expect(extra.filter((kind) => without.has(kind))).toEqual([]);
   expect(extra.filter((kind) => !all.has(kind))).toEqual([]);
+});
+
+test('what a platform adds is in the pod, and its labels are on each object', async () => {
+  const manifests = await chart.render(OPEN);
+  const pod = workerOf(manifests);
+  expect(pod).toMatchObject({
+    hostAliases: [{ hostnames: ['kafka'] }],
+    initContainers: [{ name: 'before' }],
+    containers: [{ name: 'worker', lifecycle: { preStop: { sleep: { seconds: 2 } } } }, { name: 'beside' }],
+  });
+  expect(pod.containers[0].envFrom).toEqual([{ configMapRef: { name: 'proxies' } }]);
+  expect(pod.containers[0].volumeMounts).toContainEqual(expect.objectContaining({ mountPath: '/certificates' }));
+  expect(pod.volumes).toContainEqual({ name: 'certificates', emptyDir: {} });
+  expect(variables(pod.containers[0]).get('KAFKA_TLS')).toBe('1');
+  const objects = manifests.filter(({ kind }) => kind !== 'Pod');
+  expect(objects.filter(({ metadata }) => Reflect.get(metadata, 'labels').team !== 'platform')).toEqual([]);
+});
+
+test('an Ingress and an HTTPRoute lead to the API, and to nothing if there is none', async () => {
+  const manifests = await chart.render(OPEN);
+  const { rules } = only(manifests, 'Ingress').spec;
+  expect(rules[0].http.paths[0].backend.service).toEqual({ name: 'ids-idalloc-api', port: { name: 'api' } });
+  const route = only(manifests, 'HTTPRoute').spec;
+  expect(route.rules[0].backendRefs).toEqual([{ name: 'ids-idalloc-api', port: 8080 }]);
+  await expect(chart.render(OPEN, 'api.enabled=false')).rejects.toThrow('set api.enabled');
+  await expect(chart.render(OPEN, 'httpRoute.parentRefs=null')).rejects.toThrow('name a gateway');
+});
+
+test('the network policy lets Prometheus in from its namespace, if it is to scrape', async () => {
+  const peers = async (values: string) => only(await chart.render(values), 'NetworkPolicy').spec.ingress.at(-1).from;
+  const selector = { matchLabels: { 'kubernetes.io/metadata.name': 'observability' } };
+  expect(await peers(OPEN)).toEqual([{ podSelector: {} }, { namespaceSelector: selector }]);
+  expect(await peers(PLAIN)).toEqual([{ podSelector: {} }]);
+});
+
+test('a grace that ends a worker which still drains is rejected', async () => {
+  const short = ['terminationGracePeriodSeconds=20', 'config.DRAIN_TIMEOUT_MS=8000'];
+  await expect(chart.render(PLAIN, ...short)).rejects.toThrow('it needs 23 s for SHUTDOWN_DELAY_MS');
+  await chart.render(PLAIN, ...short, 'config.SHUTDOWN_DELAY_MS=2000');
+  await expect(chart.render(PLAIN, ...short, 'config.SHUTDOWN_DELAY_MS=2001')).rejects.toThrow('it needs 21 s');
+});
+
+test('the job leaves etcd alone if it is told so, and is a whole job with one command', async () => {
+  const { initContainers, containers } = only(await chart.render(OPEN), 'Job').spec.template.spec;
+  expect(initContainers).toBeUndefined();
+  expect(containers.map(({ args }: { args: string[] }) => args)).toEqual([['topics', 'check']]);
+});
+
+test('helm test asks each worker for its status, from a pod that no network policy of workers keeps in', async () => {
+  const manifests = await chart.render(PLAIN);
+  const pod = only(manifests, 'Pod');
+  expect(pod.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'test' });
+  expect(pod.spec.containers[0].args).toEqual(['status', '--port', '9464', 'ids-idalloc-ops']);
+  const { matchLabels } = only(manifests, 'NetworkPolicy').spec.podSelector;
+  expect(Reflect.get(pod.metadata, 'labels')).not.toMatchObject(matchLabels);
 });

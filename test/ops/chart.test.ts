@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { ROOT } from '../../ops/dev/paths.ts';
 import { CHART, packChart } from '../../ops/helm/chart.ts';
 import { GENERATED } from '../../ops/helm/generated.ts';
 import { readManifest } from '../../ops/release/packages.ts';
@@ -32,6 +33,26 @@ describe('the chart', () => {
     expect(parse(read('Chart.yaml'))).toMatchObject({ version, appVersion: version });
   });
 
+  test('has the logo of the site as its icon', () => {
+    const [, base64 = ''] = parse(read('Chart.yaml')).icon.split('base64,');
+    expect(Buffer.from(base64, 'base64').toString()).toBe(readFileSync(join(ROOT, 'ops/site/logo.svg'), 'utf8'));
+  });
+
+  test('has a README that explains each value at the first level, or those below it', () => {
+    const rows = [...read('README.md').matchAll(/^\| ([\w.]+) \| \w+ \|.*\| (.*) \|$/gm)];
+    expect(Object.keys(DEFAULTS).filter((key) => !rows.some(([, path = '']) => path.split('.')[0] === key))).toEqual(
+      [],
+    );
+    expect(rows.filter(([, , meaning]) => meaning !== '').length).toBeGreaterThan(40);
+  });
+
+  test('its schema takes yes or no for a variable that is 0 or 1, and for no other', () => {
+    expect(problemsOf({ config: { ...REQUIRED, KAFKA_TLS: true } })).toEqual([]);
+    expect(problemsOf({ config: { ...REQUIRED, REQUEST_PARTITIONS: true } }).join()).toContain(
+      'must be string,integer',
+    );
+  });
+
   test('has a default for each value that the schema knows, but for those of other charts', () => {
     const { properties } = JSON.parse(read('values.schema.json'));
     expect(Object.keys(properties).filter((key) => !(key in DEFAULTS))).toEqual(['global']);
@@ -40,7 +61,9 @@ describe('the chart', () => {
   test.for(CASES)('its schema accepts %s, and the worker its variables', (file) => {
     const values = parse(read(`ci/${file}`));
     expect(problemsOf(values)).toEqual([]);
-    const env = Object.fromEntries(Object.entries(values.config).map(([name, value]) => [name, String(value)]));
+    const env = Object.fromEntries(
+      Object.entries(values.config).map(([name, value]) => [name, String(value === true ? 1 : value)]),
+    );
     // Files and what they belong to are not here.
     const { KAFKA_SASL_MECHANISM: _, KAFKA_SASL_USERNAME: __, ETCD_USERNAME: ___, ...plain } = env;
     expect(loadWorkerConfig(plain).warnings.filter((warning) => warning.includes('unknown'))).toEqual([]);
@@ -65,7 +88,8 @@ describe('the chart', () => {
   });
 
   test('each value of a template exists', () => {
-    const templates = readdirSync(join(CHART, 'templates')).map((file) => read(`templates/${file}`));
+    const files = readdirSync(join(CHART, 'templates'), { recursive: true, encoding: 'utf8' });
+    const templates = files.filter((file) => file.includes('.')).map((file) => read(`templates/${file}`));
     const paths = templates.flatMap((text) => [...text.matchAll(/\.Values((?:\.\w+)+)/g)].map(([, path = '']) => path));
     const missing = paths.filter((path) => {
       const [first = '', ...rest] = path.slice(1).split('.');

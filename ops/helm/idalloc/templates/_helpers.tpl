@@ -14,6 +14,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "idalloc.image" -}}
@@ -22,9 +25,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* A value as text. YAML's numbers are floating-point numbers to Helm, which would print large ones with an exponent. */}}
+{{/* A value as text. YAML's numbers are floating-point numbers to Helm, which would print large ones with an exponent; a worker's flags are 0 and 1. */}}
 {{- define "idalloc.text" -}}
-{{- if kindIs "float64" . }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- if kindIs "float64" . }}{{ int64 . }}{{ else if kindIs "bool" . }}{{ ternary 1 0 . }}{{ else }}{{ . }}{{ end -}}
 {{- end -}}
 
 {{/* A variable that the chart computes with: its value, or the worker's default. */}}
