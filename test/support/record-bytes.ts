@@ -56,6 +56,8 @@ export interface BatchFields {
 }
 
 const HEAD_BYTES = 61;
+/** The producer of batches that belong to no transaction, and whose producer is not idempotent. */
+export const NO_PRODUCER = -1n;
 
 /** A record batch in format 2 around the bytes of its records, with their checksum. */
 export function batchAround(body: Buffer, fields: BatchFields & { readonly count: number }): Buffer {
@@ -69,6 +71,7 @@ export function batchAround(body: Buffer, fields: BatchFields & { readonly count
   head.writeBigInt64BE(baseTime, 27);
   head.writeBigInt64BE(maxTime, 35);
   head.writeBigInt64BE(producerId, 43);
+  if (producerId === NO_PRODUCER) head.fill(0xff, 51, 57); // no epoch, and no sequence
   head.writeInt32BE(count, 57);
   return sealed(Buffer.concat([head, body]));
 }

@@ -1,4 +1,11 @@
 import { crc32c } from '../../../src/kafka/records/format.ts';
+import {
+  type BatchFields,
+  FLAG,
+  batchOf as handmadeBatch,
+  markerOf as handmadeMarker,
+  NO_PRODUCER,
+} from '../record-bytes.ts';
 
 /** Byte positions in a record batch of format 2. */
 const AT = {
@@ -12,16 +19,12 @@ const AT = {
   baseTime: 27,
   maxTime: 35,
   producerId: 43,
-  producerEpoch: 51,
-  baseSequence: 53,
   count: 57,
   records: 61,
 } as const;
 /** The length field counts the bytes after itself. */
 const LENGTH_END = 12;
 const MAGIC = 2;
-const FLAG = { logAppendTime: 0x08, transactional: 0x10, control: 0x20 } as const;
-const NO_PRODUCER = -1n;
 
 /** The fields of a batch that a broker reads. */
 export interface BatchHead {
@@ -147,66 +150,27 @@ export interface BatchOptions {
 
 /** An uncompressed batch, as another producer may write it. */
 export function batchOf(records: readonly PlainRecord[], { timestampMs, producerId }: BatchOptions): Buffer {
-  const bodies = records.map((record, i) => {
-    const headers = Object.entries(record.headers ?? {});
-    const fields = [
-      Buffer.alloc(1),
-      varint(0),
-      varint(i),
-      sized(record.key),
-      sized(record.value),
-      varint(headers.length),
-      ...headers.flatMap(([name, value]) => [sized(Buffer.from(name)), sized(Buffer.from(value))]),
-    ];
-    return sized(Buffer.concat(fields));
-  });
-  return assemble(bodies, timestampMs, producerId ?? NO_PRODUCER, producerId === undefined ? 0 : FLAG.transactional);
+  const handmade = records.map(({ key, value, headers = {} }) => ({
+    ...{ key, value },
+    headers: Object.entries(headers).map(([name, its]) => [Buffer.from(name), Buffer.from(its)] as const),
+  }));
+  const attributes = producerId === undefined ? 0 : FLAG.transactional;
+  return handmadeBatch(handmade, { ...at(timestampMs), attributes, producerId: producerId ?? NO_PRODUCER });
 }
 
 /** The marker that ends a transaction in a partition. */
 export function markerOf(kind: 'abort' | 'commit', producerId: bigint, timestampMs: number): Buffer {
-  const [key, value] = [Buffer.alloc(4), Buffer.alloc(6)];
-  key.writeInt16BE(kind === 'commit' ? 1 : 0, 2);
-  const body = sized(Buffer.concat([Buffer.alloc(1), varint(0), varint(0), sized(key), sized(value), varint(0)]));
-  return assemble([body], timestampMs, producerId, FLAG.transactional | FLAG.control);
+  return handmadeMarker(kind, { ...at(timestampMs), producerId });
+}
+
+function at(timestampMs: number): Pick<BatchFields, 'baseTime' | 'maxTime'> {
+  return { baseTime: BigInt(timestampMs), maxTime: BigInt(timestampMs) };
 }
 
 export function isCommitMarker(batch: Buffer): boolean {
   return recordsOf(batch)[0]?.key?.readInt16BE(2) === 1;
 }
 
-function assemble(bodies: readonly Buffer[], timestampMs: number, producerId: bigint, flags: number): Buffer {
-  const batch = Buffer.concat([Buffer.alloc(AT.records), ...bodies]);
-  batch.writeInt32BE(batch.length - LENGTH_END, AT.length);
-  batch.writeInt32BE(-1, AT.leaderEpoch);
-  batch[AT.magic] = MAGIC;
-  batch.writeInt16BE(flags, AT.attributes);
-  batch.writeInt32BE(bodies.length - 1, AT.lastOffsetDelta);
-  batch.writeBigInt64BE(BigInt(timestampMs), AT.baseTime);
-  batch.writeBigInt64BE(BigInt(timestampMs), AT.maxTime);
-  batch.writeBigInt64BE(producerId, AT.producerId);
-  batch.writeInt16BE(producerId === NO_PRODUCER ? -1 : 0, AT.producerEpoch);
-  batch.writeInt32BE(-1, AT.baseSequence);
-  batch.writeInt32BE(bodies.length, AT.count);
-  seal(batch);
-  return batch;
-}
-
 function seal(batch: Buffer): void {
   batch.writeUInt32BE(crc32c(batch.subarray(AT.attributes)), AT.crc);
-}
-
-function sized(bytes: Buffer | null): Buffer {
-  return bytes === null ? varint(-1) : Buffer.concat([varint(bytes.length), bytes]);
-}
-
-/** Zigzag. */
-function varint(value: number): Buffer {
-  const bytes: number[] = [];
-  let left = value < 0 ? -2 * value - 1 : 2 * value;
-  while (left >= 128) {
-    bytes.push((left % 128) | 0x80);
-    left = Math.floor(left / 128);
-  }
-  return Buffer.from([...bytes, left]);
 }
