@@ -17,6 +17,8 @@ export interface CapacityData {
   readonly latency: {
     /** The highest rate, requests/s. */
     readonly maximum: number;
+    /** Of which the medians count; undefined: each point is one measurement of ten seconds. */
+    readonly rounds?: number;
     readonly points: readonly LatencyPoint[];
   };
   /** One worker over so many partitions; the first is 1. */

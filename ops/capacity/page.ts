@@ -162,6 +162,12 @@ function othersText({ disturbed }: CapacityData): string {
   return `**Other programs took more than ${MOST_OTHERS_PERCENT} % of them during some parts, whose figures a quiet machine does not have: ${parts.join(', ')}.**`;
 }
 
+function latencyText({ rounds }: CapacityData['latency']): string {
+  return rounds === undefined
+    ? 'Each row is one measurement of ten seconds, so a single pause of a third of a second makes a p99 of some 240 ms.'
+    : `Each row has the medians of ${rounds} rounds.`;
+}
+
 /** The generated parts of the page, by the name of their markers. */
 export function partsOf(data: CapacityData): Readonly<Record<string, string>> {
   const { machine, counts, partitions, workers, latency, index } = data;
@@ -180,7 +186,7 @@ ${othersText(data)}`,
     ),
     bytes: `A request of one ID takes ${one?.bytes.requests} bytes in the request topic, ${one?.bytes.ledger} in the ledger and ${one?.bytes.replies} in the reply topic, on each replica.`,
     forms: `For whoever shows it, writing an ID in a [form](../reference/forms.md) ${costOfForms(data)}`,
-    latency: table(
+    latency: `${table(
       ['load', 'requests/s', 'p50, ms', 'p99, ms'],
       latency.points.map(({ share, requestsPerS, p50Ms, p99Ms }) => [
         `${100 * share} %`,
@@ -188,7 +194,9 @@ ${othersText(data)}`,
         few(p50Ms),
         few(p99Ms),
       ]),
-    ),
+    )}
+
+${latencyText(latency)}`,
     growth: [
       grown(
         'partitions, one worker',

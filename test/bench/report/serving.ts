@@ -166,5 +166,5 @@ export async function latency({ stage }: ReportServers, effort: Effort): Promise
     const [p50Ms, p99Ms] = [median(its.map(({ p50_ms }) => p50_ms)), median(its.map(({ p99_ms }) => p99_ms))];
     return { share, requestsPerS: rate, p50Ms, p99Ms };
   });
-  return { maximum, points };
+  return { maximum, rounds, points };
 }
