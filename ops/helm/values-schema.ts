@@ -126,6 +126,8 @@ export const VALUES_SCHEMA: Schema = {
       httpRoute: object({ enabled: flag, annotations: texts, parentRefs: listOf(anything), hostnames: listOf(name) }),
       ops: object({ port }),
       probes: object({ startup: probe, readiness: probe, liveness: probe }),
+      rollWaitsForCopies: flag,
+      zoneLabel: name,
       minReadySeconds: atLeast(0),
       terminationGracePeriodSeconds: atLeast(1),
       updatePartition: atLeast(0),

@@ -36,9 +36,14 @@ export async function runWorker(context: CliContext): Promise<void> {
     if (reason !== undefined) return { ready: false, reason, detail: worker?.unreadyDetail };
     return { ready: true, warning: worker?.warning?.code, detail: worker?.warning?.detail };
   };
+  const complete = () => {
+    const reason = worker === undefined ? 'STARTING' : worker.incomplete;
+    return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.incompleteDetail };
+  };
   await using ops = await startOps({
     ...config.ops,
     ready,
+    complete,
     status: () => worker && { ...worker.status, version },
     layout: config.layout,
     metrics,

@@ -168,6 +168,8 @@ function workerConfig(source: VariableSource) {
     instanceId: values.INSTANCE_ID,
     /** How many workers besides the owner keep a copy of each ledger partition. */
     standbys: values.INDEX_STANDBYS,
+    /** Where this worker runs; a partition's copies are kept in several zones. */
+    zone: values.WORKER_ZONE,
     /** A copy may lag by this many entries for its worker to own the partition. */
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,

@@ -329,6 +329,11 @@ export const WORKER_VARIABLES = {
     'name',
     'names this worker in the consumer group: the same after each restart, and no other worker of the group has it; unset: one that is kept in INDEX_DIR',
   ),
+  WORKER_ZONE: optional(
+    name,
+    'name',
+    "where this worker runs, such as its cloud's zone: a standby copy is kept in another zone than the partition's owner, if workers run in several; unset: unknown",
+  ),
   INDEX_STANDBYS: withDefault(
     z.union([z.literal('all'), integer(0, 1_023)], { error: 'must be from 0 to 1023, or all' }),
     'copies | all',

@@ -28,7 +28,8 @@ export type GateReason = (typeof GATE_REASONS)[number];
 
 /**
  * Why no requests are served, or not those of every partition: with an open gate a ledger partition may be stopped or
- * restoring, the request group not joined yet, or the brokers may reject the login or deny access.
+ * restoring, the request group not joined yet, or the brokers may reject the login or deny access. With the last one
+ * requests are served, and only a roll waits.
  */
 export const UNREADY_REASONS = [
   ...GATE_REASONS,
@@ -37,6 +38,7 @@ export const UNREADY_REASONS = [
   'LEDGER_COPIED',
   'INDEX_RESTORING',
   'GROUP_JOINING',
+  'STANDBY_RESTORING',
 ] as const;
 export type UnreadyReason = (typeof UNREADY_REASONS)[number];
 

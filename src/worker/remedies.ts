@@ -132,4 +132,10 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     remedy:
       'Wait: a coordinator that has just started loads its groups first. Then repair the brokers or grant the right.',
   },
+  STANDBY_RESTORING: {
+    meaning:
+      'Only /readyz/copies has it: the worker serves, but the standby copies that it was given at its start are not complete. If the next worker stopped now, a partition could lose its last copy.',
+    remedy:
+      "Wait before you stop another worker. If it takes longer than the ledger's size explains, look at the brokers, and at the disk of INDEX_DIR.",
+  },
 };

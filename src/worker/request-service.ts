@@ -20,6 +20,12 @@ import { RequestGroup } from './request-group.ts';
 import { requestPipeline } from './request-pipeline.ts';
 import type { TopicsWatch } from './topics-watch.ts';
 
+/** A copy that is not complete, and how far it is; undefined before it is opened. */
+interface RestoringCopy {
+  readonly partition: number;
+  readonly progress: CopyProgress | undefined;
+}
+
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
@@ -87,6 +93,8 @@ export class RequestService implements AsyncDisposable {
   /** Partitions whose copies were complete at the last check. */
   readonly #ready = new Set<number>();
   #announced = false;
+  /** All copies that this worker was given were complete once. */
+  #wasComplete = false;
   readonly #markers: readonly Disposable[];
 
   constructor(context: WorkerContext, parts: RequestParts) {
@@ -178,10 +186,29 @@ export class RequestService implements AsyncDisposable {
   }
 
   /** The partitions of this worker that wait for their ledger copies, with their progress. */
-  get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress | undefined }[] {
-    return (this.#share?.partitions ?? [])
+  get restoring(): readonly RestoringCopy[] {
+    return this.#restoringOf(this.#share?.partitions ?? []);
+  }
+
+  /**
+   * The standby copies that are restored since this worker started, for which a roll waits: the next worker may have
+   * the last ones. None any more once all were complete. Those that the group gives later, because another worker is
+   * gone, don't count: with them no worker would be ready for HTTP callers while all restore what that one had.
+   */
+  get awaited(): readonly RestoringCopy[] {
+    return this.#wasComplete ? [] : this.#restoringOf(this.#share?.standbys ?? []);
+  }
+
+  #restoringOf(partitions: readonly number[]): RestoringCopy[] {
+    return partitions
       .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
       .filter(({ progress }) => progress === undefined || progress.state === 'restoring');
+  }
+
+  /** A warm-up that is complete is followed by another assignment, which may bring more copies. */
+  #noteComplete(): void {
+    const isSettled = this.#share !== undefined && this.#share.warmups.length === 0;
+    if (isSettled && this.restoring.length === 0 && this.awaited.length === 0) this.#wasComplete = true;
   }
 
   #createGroup(): RequestGroup {
@@ -194,6 +221,7 @@ export class RequestService implements AsyncDisposable {
         partitions: this.#parts.ledger.partitions,
         groupId: config.groupId,
         instanceId,
+        zone: config.zone,
         sessionTimeoutMs: config.groupSessionMs,
         standbys: config.standbys,
         acceptableLag: config.acceptableLag,
@@ -231,6 +259,7 @@ export class RequestService implements AsyncDisposable {
     for (const partition of [...added, ...removed]) this.#numbers.forget(partition);
     for (const partition of added) this.#mark(partition);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
+    this.#noteComplete();
     this.#rejoinWhenWarm();
     this.#announce();
   }
@@ -248,6 +277,7 @@ export class RequestService implements AsyncDisposable {
     this.#group?.refresh(partition);
     if (isOwn && isReady) this.#mark(partition);
     if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
+    this.#noteComplete();
     this.#rejoinWhenWarm();
     this.#announce();
   }

@@ -126,6 +126,20 @@ export class Worker implements AsyncDisposable {
     return this.#requests?.restoring.length === 0 ? undefined : 'INDEX_RESTORING';
   }
 
+  /** Why a roll must not go on to the next worker: as `unready`, or the copies of this one are not complete yet. */
+  get incomplete(): UnreadyReason | undefined {
+    return this.unready ?? (this.#awaitedCopies === undefined ? undefined : 'STANDBY_RESTORING');
+  }
+
+  /** Details on `incomplete`, for operators. */
+  get incompleteDetail(): string | undefined {
+    return this.unready === undefined ? this.#awaitedCopies : this.unreadyDetail;
+  }
+
+  get #awaitedCopies(): string | undefined {
+    return placesOf(this.#requests?.awaited ?? []);
+  }
+
   /** Details on `unready`, for operators. */
   get unreadyDetail(): string | undefined {
     switch (this.unready) {
@@ -135,12 +149,7 @@ export class Worker implements AsyncDisposable {
       case 'LEDGER_COPIED':
         return this.stoppedPartitions.map(({ message }) => message).join('; ');
       case 'INDEX_RESTORING':
-        return this.#requests?.restoring
-          .map(({ partition, progress }) => {
-            const place = progress === undefined ? 'not started' : `at ${progress.end} of ${progress.logEnd}`;
-            return `ledger partition ${partition}: ${place}`;
-          })
-          .join('; ');
+        return placesOf(this.#requests?.restoring ?? []);
       case 'KAFKA_UNAVAILABLE':
         return this.#kafkaSilence ?? this.#context.gate.detail();
       case 'RESERVATION_EXHAUSTED':
@@ -310,4 +319,14 @@ export class Worker implements AsyncDisposable {
     requests.start();
     gate.clear('process');
   }
+}
+
+/** How far copies are, for operators; undefined for none. */
+function placesOf(copies: RequestService['restoring']): string | undefined {
+  if (copies.length === 0) return undefined;
+  const places = copies.map(({ partition, progress }) => {
+    const place = progress === undefined ? 'not started' : `at ${progress.end} of ${progress.logEnd}`;
+    return `ledger partition ${partition}: ${place}`;
+  });
+  return places.join('; ');
 }

@@ -54,7 +54,15 @@ test('a page that was led to the port for health and metrics reads nothing there
   const clock = { monotonicMs: () => performance.now() };
   const ops = await startOps({
     ...clock,
-    ...{ host: '127.0.0.1', port: 0, ready, layout, status: () => undefined, metrics: createMetrics() },
+    ...{
+      host: '127.0.0.1',
+      port: 0,
+      ready,
+      complete: ready,
+      layout,
+      status: () => undefined,
+      metrics: createMetrics(),
+    },
   });
   open.push(async () => await ops[Symbol.asyncDispose]());
   expect(await ask(ops.port, '/metrics', { host: FOREIGN })).toBe(421);

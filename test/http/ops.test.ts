@@ -11,6 +11,7 @@ const HOST = '127.0.0.1';
 const OPTIONS = {
   host: HOST,
   port: 0,
+  complete: () => ({ ready: true }),
   status: () => undefined,
   layout: presetLayout('default'),
   monotonicMs: () => performance.now(),
@@ -49,6 +50,18 @@ function exchange(url: string, input: string): Promise<string> {
     socket.write(input);
   });
 }
+
+test('a worker that serves may still be one for which a roll waits, by a path of its own', async () => {
+  const complete = () => ({ ready: false, reason: 'STANDBY_RESTORING', detail: 'ledger partition 3: at 5 of 9' });
+  const options = { ...OPTIONS, ready: () => ({ ready: true }), complete, metrics: createMetrics() };
+  const ops = await startOps(options);
+  open.push(ops);
+  const url = `http://${HOST}:${ops.port}`;
+  expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
+  const { reason, detail } = complete();
+  expect(await get(`${url}/readyz/copies`)).toEqual({ status: 503, body: { status: 'not ready', reason, detail } });
+  expect(await get(`${await start()}/readyz/copies`)).toEqual({ status: 200, body: { status: 'ready' } });
+});
 
 test('a port that is taken is named with its address, an IPv6 address in brackets', async () => {
   const taken = Number(new URL(await start()).port);

@@ -105,10 +105,22 @@ test('each worker has a volume of its own, probes that wait for restores, and ti
   const [container] = pod.containers;
   expect(container.startupProbe.httpGet).toEqual({ path: '/healthz', port: 'ops' });
   expect(container.livenessProbe.httpGet).toEqual({ path: '/healthz', port: 'ops' });
-  expect(container.readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'ops' });
+  expect(container.readinessProbe.httpGet).toEqual({ path: '/readyz/copies', port: 'ops' });
+  const served = only(await chart.render(PLAIN, 'rollWaitsForCopies=false'), 'StatefulSet').spec.template.spec;
+  expect(served.containers[0].readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'ops' });
   expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(2 * 10);
   const mount = container.volumeMounts.find(({ name }: { name: string }) => name === 'index');
   expect(variables(container).get('INDEX_DIR')).toContain(`${mount.mountPath}/`);
+});
+
+test('a worker learns its zone from the label of its pod, unless all have one by configuration', async () => {
+  const zoneOf = async (...set: readonly string[]) => {
+    const [{ env }] = workerOf(await chart.render(PLAIN, ...set)).containers;
+    return env.filter(({ name }: Variable) => name === 'WORKER_ZONE');
+  };
+  const fieldPath = "metadata.labels['topology.kubernetes.io/zone']";
+  expect(await zoneOf()).toEqual([{ name: 'WORKER_ZONE', valueFrom: { fieldRef: { fieldPath } } }]);
+  expect(await zoneOf('config.WORKER_ZONE=east-1')).toEqual([{ name: 'WORKER_ZONE', value: 'east-1' }]);
 });
 
 test('secrets are files that other users cannot read, and none is a variable', async () => {

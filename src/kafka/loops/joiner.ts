@@ -150,7 +150,7 @@ export class Joiner {
   }
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
-    const { groupId, topic, instanceId, sessionTimeoutMs, rebalanceTimeoutMs } = this.#settings;
+    const { groupId, topic, instanceId, zone, sessionTimeoutMs, rebalanceTimeoutMs } = this.#settings;
     const request = {
       groupId,
       memberId,
@@ -158,7 +158,7 @@ export class Joiner {
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
-      protocols: [{ name: STICKY, metadata: encodeJoining(topic, claims, this.#options.report()) }],
+      protocols: [{ name: STICKY, metadata: encodeJoining(topic, claims, this.#options.report(), zone) }],
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
@@ -259,7 +259,7 @@ export class Leadership {
 
   #candidate({ memberId, instanceId, metadata }: JoinedMember): Candidate | undefined {
     try {
-      const { topics, claims, copies, unreached } = decodeJoining(this.#settings.topic, metadata);
+      const { topics, claims, copies, unreached, zone } = decodeJoining(this.#settings.topic, metadata);
       if (!topics.includes(this.#settings.topic)) {
         this.#log('warn', { memberId, topics }, 'a group member subscribes to other topics; it gets no partitions', {
           about: memberId,
@@ -273,6 +273,7 @@ export class Leadership {
         claims: previous === undefined ? [claims] : [claims, previous],
         copies,
         unreached,
+        zone,
       };
     } catch (error) {
       const fields = { memberId, error: describeError(error) };

@@ -13,6 +13,7 @@ export const STICKY = 'idalloc-sticky';
 interface JoiningMember extends Report {
   readonly topics: readonly string[];
   readonly claims: Claims;
+  readonly zone: string | undefined;
 }
 
 const FORMAT = 1;
@@ -22,27 +23,28 @@ export const NO_GENERATION = -1;
 
 /**
  * The subscription of a joining member. Its user data: format byte 1 | generation of the claims int32 | report of
- * copies. The generation tells which of two members that claim a partition owned it last.
+ * copies. The generation tells which of two members that claim a partition owned it last. The zone is the rack of the
+ * protocol, which members of earlier releases don't read.
  */
-export function encodeJoining(topic: string, claims: Claims, report: Report): Buffer {
+export function encodeJoining(topic: string, claims: Claims, report: Report, zone?: string): Buffer {
   const { generation, partitions, standbys, warmups } = claims;
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeInt8(FORMAT);
   head.writeInt32BE(generation, 1);
   const userData = Buffer.concat([head, encodeMemberReport({ ...report, standbys, warmups })]);
   const owned = partitions.length === 0 ? [] : [{ topic, partitions }];
-  return encodeSubscription({ topics: [topic], userData, owned });
+  return encodeSubscription({ topics: [topic], userData, owned, rack: zone });
 }
 
 /** Throws RangeError for bytes that are not a subscription. User data in an unknown format is ignored. */
 export function decodeJoining(topic: string, metadata: Buffer): JoiningMember {
-  const { topics, userData, owned = [] } = decodeSubscription(metadata);
+  const { topics, userData, owned = [], rack: zone } = decodeSubscription(metadata);
   const partitions = owned.flatMap((one) => (one.topic === topic ? one.partitions : []));
   const isOurs = userData !== null && userData.length >= HEAD_BYTES && userData.readInt8() === FORMAT;
   const generation = isOurs ? userData.readInt32BE(1) : NO_GENERATION;
   const report = isOurs ? decodeMemberReport(userData.subarray(HEAD_BYTES)) : undefined;
   const { standbys = [], warmups = [], unreached = [], copies = new Map() } = report ?? {};
-  return { topics, claims: { generation, partitions, standbys, warmups }, copies, unreached };
+  return { topics, claims: { generation, partitions, standbys, warmups }, copies, unreached, zone };
 }
 
 /**
@@ -188,7 +190,7 @@ class ReportReader {
  * own clients and tools use it. All numbers are big-endian.
  *
  *   subscription  version int16 | topics [string] | user data bytes | from 1 on: owned
- *                 [topic string, [partition int32]]
+ *                 [topic string, [partition int32]] | from 2 on: generation int32 | from 3 on: rack string
  *   assignment    version int16 | [topic string, [partition int32]] | user data bytes
  *
  *   string  length int16, UTF-8          [x]    count int32, that many x
@@ -196,6 +198,8 @@ class ReportReader {
  *
  * A newer version only adds fields at the end, so the known fields are read and the rest is ignored.
  */
+
+const RACK_VERSION = 3;
 
 interface TopicPartitions {
   readonly topic: string;
@@ -207,6 +211,8 @@ export interface Subscription {
   readonly userData: Buffer | null;
   /** The partitions that the member owned when it joined; undefined in version 0, which lacks the field. */
   readonly owned?: readonly TopicPartitions[];
+  /** Where the member runs; undefined before version 3, and if it did not say. */
+  readonly rack?: string | undefined;
 }
 
 export interface Assignment {
@@ -214,12 +220,14 @@ export interface Assignment {
   readonly userData: Buffer | null;
 }
 
-/** Version 1 if `owned` is given, else version 0. */
-export function encodeSubscription({ topics, userData, owned }: Subscription): Buffer {
-  const encoder = new Encoder().writeInt16(owned === undefined ? 0 : 1).writeInt32(topics.length);
+/** Version 3 if `rack` is given, 1 if `owned` is, else 0. The generation is part of the user data. */
+export function encodeSubscription({ topics, userData, owned, rack }: Subscription): Buffer {
+  const version = rack !== undefined ? RACK_VERSION : owned === undefined ? 0 : 1;
+  const encoder = new Encoder().writeInt16(version).writeInt32(topics.length);
   for (const topic of topics) encoder.writeString(topic);
   encoder.writeBytes(userData);
-  if (owned !== undefined) writeTopics(encoder, owned);
+  if (version > 0) writeTopics(encoder, owned ?? []);
+  if (rack !== undefined) encoder.writeInt32(NO_GENERATION).writeString(rack);
   return encoder.buffer;
 }
 
@@ -230,7 +238,8 @@ export function decodeSubscription(buffer: Buffer): Subscription {
   const topics = reader.array(() => reader.string());
   const userData = reader.bytes();
   if (version < 1) return { topics, userData };
-  return { topics, userData, owned: reader.topicPartitions() };
+  const owned = reader.topicPartitions();
+  return { topics, userData, owned, ...(version >= RACK_VERSION ? { rack: reader.rack() } : {}) };
 }
 
 export function encodeAssignment({ assigned, userData }: Assignment): Buffer {
@@ -274,6 +283,14 @@ class ProtocolReader {
     const length = this.#buffer.readInt16BE(this.#take(2));
     const at = this.#take(length);
     return this.#buffer.toString('utf8', at, at + length);
+  }
+
+  /** The rack, after the generation; undefined if the member has none. */
+  rack(): string | undefined {
+    this.#int32();
+    if (this.#buffer.readInt16BE(this.#take(2)) === -1) return undefined;
+    this.#at -= 2;
+    return this.string();
   }
 
   bytes(): Buffer | null {

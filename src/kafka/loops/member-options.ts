@@ -14,6 +14,8 @@ export interface MemberSettings extends PlanSettings {
    * rebalance.
    */
   readonly instanceId: string | undefined;
+  /** Where the member runs; undefined if that is not known. */
+  readonly zone: string | undefined;
   readonly sessionTimeoutMs: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
   readonly heartbeatMs: number;
@@ -25,6 +27,7 @@ export interface MemberSettings extends PlanSettings {
 
 const DEFAULTS = {
   instanceId: undefined,
+  zone: undefined,
   sessionTimeoutMs: 10_000,
   heartbeatMs: 500,
   rebalanceTimeoutMs: 10_000,

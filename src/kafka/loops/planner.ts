@@ -16,6 +16,8 @@
  * warms up (KIP-441). The next plans keep that promise: a warm-up is a claim as well, stronger than that of the present
  * owner. When it is complete, its member asks for another rebalance, and gets the partition then. Besides warm-ups,
  * each partition has as many standbys as the settings say, chosen so that many members can take over what one leaves.
+ * Where members say in which zone they run, one standby at least is in another zone than the owner, so that the loss of
+ * a zone is not the loss of a partition's copies.
  *
  * Plans are made by whoever leads the group, from what the members report as they join: what they own, keep and warm up
  * (their claims, with the generation in which they got them), how complete their copies are, and which partitions they
@@ -125,8 +127,11 @@ interface Keeper {
  * - Then members keep what they were standbys of before, up to their share. Without this first pass, the order in which
  *   partitions are dealt could give one away that its standby keeps, and back again in the next plan.
  * - Members with the most complete copies come first; all that are caught up are equal.
- * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the
- *   one with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest.
+ * - Among equals: one in another zone than the owner, then one with less than its share, then one that was a standby
+ *   before, then one with any copy, then the one with the fewest copies of the same owner, so that many can take over
+ *   what an owner leaves, then the fewest.
+ * - If all of them are in the owner's zone, since only there copies are complete, a member in another zone makes one
+ *   more. A later plan, which finds that copy complete, needs those in the owner's zone no longer.
  */
 function chooseStandbys(
   candidates: readonly Candidate[],
@@ -144,8 +149,15 @@ function chooseStandbys(
       if (targets[partition] === keeper.candidate && owner !== keeper.candidate) add(keeper, partition, owner);
     });
   }
-  const keeps = ({ candidate, before, partitions }: Keeper, partition: number) =>
-    before.has(partition) && lags.isCaughtUp(candidate, partition) && partitions.size < Math.floor(part);
+  const isBestPlace = (keeper: Keeper, partition: number) => {
+    const [owner, all] = [owners[partition] as Candidate, others[partition] ?? []];
+    return isApart(keeper, owner) || !all.some((one) => isApart(one, owner));
+  };
+  const keeps = (keeper: Keeper, partition: number) => {
+    const { candidate, before, partitions } = keeper;
+    const isComplete = before.has(partition) && lags.isCaughtUp(candidate, partition);
+    return isComplete && isBestPlace(keeper, partition) && partitions.size < Math.floor(part);
+  };
   for (const isEligible of [keeps, () => true]) {
     for (const { owner, partition } of inTurn(owners)) {
       const able = others[partition] ?? [];
@@ -156,7 +168,18 @@ function chooseStandbys(
       for (const keeper of best.slice(0, missing)) add(keeper, partition, owner);
     }
   }
+  for (const { owner, partition } of perPartition > 0 ? inTurn(owners) : []) {
+    const apart = (others[partition] ?? []).filter((keeper) => isApart(keeper, owner));
+    if (apart.some(({ partitions }) => partitions.has(partition))) continue;
+    const [best] = inPreference(apart, partition, owner, lags, part);
+    if (best !== undefined) add(best, partition, owner);
+  }
   return new Map(keepers.map(({ candidate, partitions }) => [candidate, partitions]));
+}
+
+/** Whether a copy there survives the loss of the owner's zone; a member that does not say its zone may be anywhere. */
+function isApart({ candidate }: Keeper, owner: Candidate): boolean {
+  return candidate.zone === undefined || owner.zone === undefined || candidate.zone !== owner.zone;
 }
 
 /**
@@ -188,8 +211,9 @@ function inPreference(
   lags: Lags,
   part: number,
 ): Keeper[] {
-  const rank = ({ candidate, before, partitions, ofOwner }: Keeper) => [
+  const rank = (keeper: Keeper, { candidate, before, partitions, ofOwner } = keeper) => [
     lags.isCaughtUp(candidate, partition) ? 0 : lags.of(candidate, partition),
+    isApart(keeper, owner) ? 0 : 1,
     partitions.size < part ? 0 : 1,
     before.has(partition) ? 0 : 1,
     candidate.copies.has(partition) ? 0 : 1,
@@ -234,6 +258,8 @@ export interface Candidate {
   readonly copies: CopyReport;
   /** Partitions that it can't serve now, since it does not reach a broker that leads them. */
   readonly unreached?: readonly number[] | undefined;
+  /** Where it runs; undefined if it did not say. */
+  readonly zone?: string | undefined;
 }
 
 /**

@@ -57,10 +57,20 @@ describe('the consumer protocol', () => {
     expect(encodeAssignment({ assigned: [], userData: null }).toString('hex')).toBe(GOLDEN.assignmentOfNothing);
   });
 
-  it('round-trips, and reads the known fields of newer versions', () => {
+  it('round-trips, with the rack of those that say it', () => {
     expect(decodeSubscription(bytes(GOLDEN.version0))).toEqual({ topics: [TOPIC], userData });
     expect(decodeSubscription(bytes(GOLDEN.version1))).toEqual({ topics: [TOPIC], userData, owned });
-    expect(decodeSubscription(bytes(GOLDEN.version3))).toEqual({ topics: [TOPIC, 'other'], userData: null, owned });
+    expect(decodeSubscription(bytes(GOLDEN.version3))).toEqual({
+      topics: [TOPIC, 'other'],
+      userData: null,
+      owned,
+      rack: 'rack',
+    });
+    const zoned = { topics: [TOPIC], userData, owned, rack: 'zone-1' };
+    expect(decodeSubscription(encodeSubscription(zoned))).toEqual(zoned);
+    // What members of earlier releases read comes first.
+    const known = encodeSubscription({ topics: [TOPIC], userData, owned }).subarray(2);
+    expect(encodeSubscription(zoned).subarray(2, 2 + known.length)).toEqual(known);
     expect(decodeAssignment(bytes(GOLDEN.assignment))).toEqual({ assigned: owned, userData: none });
     expect(decodeAssignment(bytes(GOLDEN.assignmentOfNothing))).toEqual({ assigned: [], userData: null });
     expect(decodeAssignment(none)).toEqual({ assigned: [], userData: null });

@@ -15,6 +15,7 @@ interface Planned {
   generation: number;
   /** Where its copies end, by partition. */
   readonly ends: Map<number, number>;
+  zone: string | undefined;
 }
 
 /** A group whose members report to the leader and follow its plan; nothing else happens in it. */
@@ -31,8 +32,8 @@ export class PlannedGroup {
     this.logEnd = logEnd;
   }
 
-  join(name: string, ends: ReadonlyMap<number, number> = new Map()): void {
-    this.members.set(name, { share: NOTHING, generation: -1, ends: new Map(ends) });
+  join(name: string, ends: ReadonlyMap<number, number> = new Map(), zone?: string): void {
+    this.members.set(name, { share: NOTHING, generation: -1, ends: new Map(ends), zone });
   }
 
   /** Removes a member; returns where its copies end, which stay on its disk. */
@@ -79,10 +80,10 @@ export class PlannedGroup {
   }
 
   get candidates(): Candidate[] {
-    return [...this.members].map(([name, { share, generation, ends }]) => {
+    return [...this.members].map(([name, { share, generation, ends, zone }]) => {
       const claims = [{ generation, ...share }, ...[this.#remembered.get(name) ?? []].flat()];
       const copies = new Map<number, Copy>([...ends].map(([at, end]) => [at, { end, logEnd: this.logEnd }]));
-      return { memberId: name, instanceId: name, claims, copies };
+      return { memberId: name, instanceId: name, claims, copies, zone };
     });
   }
 
@@ -97,6 +98,12 @@ export class PlannedGroup {
     return [...this.owners]
       .filter(([at, owner]) => !hasAll(owner, at) && [...this.members.keys()].some((name) => hasAll(name, at)))
       .map(([at]) => at);
+  }
+
+  /** Partitions of which no member has a complete copy. */
+  get lost(): readonly number[] {
+    const all = Array.from({ length: this.settings.partitions }, (_, partition) => partition);
+    return all.filter((at) => ![...this.members.values()].some(({ ends }) => ends.get(at) === this.logEnd));
   }
 
   counts(of: keyof Share): number[] {
