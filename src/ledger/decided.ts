@@ -40,10 +40,47 @@ export interface DecidedDeps {
   readonly index: LedgerIndex;
   readonly copy: Pick<LedgerPartition, 'partition' | 'life' | 'refusal' | 'invalidate'>;
   readonly entries: LedgerEntries;
+  readonly monotonicMs: () => number;
+}
+
+/** Entries that were read before their partition's turn, in one life of its copy. */
+export interface ReadAhead {
+  readonly life: number;
+  readonly readMs: number;
+  readonly found: ReadonlyMap<number, LedgerRecord>;
 }
 
 const NOWHERE = -1;
 const NONE: Decisions = new Map();
+/**
+ * How long an entry may be used after it was read. Retention may have deleted it since, and then another worker may
+ * have decided again.
+ */
+const READ_AHEAD_MS = 1_000;
+
+interface Places extends Keyed {
+  readonly offsets: readonly number[];
+}
+
+const UNREAD: ReadAhead = { life: -1, readMs: 0, found: new Map() };
+
+/** No decisions, if the index knows none of the keys; else undefined. `hashes`: as for `readDecided`. */
+export function decidedUnread(deps: DecidedDeps, keyed: readonly Keyed[], hashes: number[]): Decisions | undefined {
+  return placesOf(deps, keyed, hashes).size === 0 ? NONE : undefined;
+}
+
+/**
+ * Reads what is needed to decide these keys, as the index shows it now, so that others of the partition need not wait
+ * for it in its turn. Nothing if the copy can't be queried, which the turn then reports.
+ *
+ * Rejects with LEDGER_TRUNCATED when the log contradicts the index, and as the ledger does.
+ */
+export async function readAhead(deps: DecidedDeps, keyed: readonly Keyed[]): Promise<ReadAhead> {
+  const { copy, monotonicMs } = deps;
+  if (copy.refusal !== undefined) return UNREAD;
+  const [life, readMs] = [copy.life, monotonicMs()];
+  return { life, readMs, found: await readEntries(deps, wantedOf(placesOf(deps, keyed), false)) };
+}
 
 /**
  * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent
@@ -51,7 +88,8 @@ const NONE: Decisions = new Map();
  * keys. Of a key with many entries the first one and the last one are enough, if both count: the first decides, and the
  * last is the newest.
  *
- * `hashes` gets the index's hash of each key, in order: what is appended for it need not be hashed again.
+ * `hashes` gets the index's hash of each key, in order: what is appended for it need not be hashed again. What was read
+ * ahead is read again if the copy was restored since, or a moment has passed; the places are always the index's.
  *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log
  * contradicts the index, and as the ledger does.
@@ -60,22 +98,17 @@ export async function readDecided(
   deps: DecidedDeps,
   keyed: readonly Keyed[],
   hashes: number[] = [],
+  ahead?: ReadAhead,
 ): Promise<Decisions> {
-  const { index, copy } = deps;
+  const { copy, monotonicMs } = deps;
   const { partition, life } = copy;
-  const places = new Map<string, { readonly key: EntryKey; readonly offsets: readonly number[] }>();
-  for (const { key } of keyed) {
-    const hash = index.hashOf(key);
-    hashes.push(hash);
-    const offsets = index.placesAt(partition, hash);
-    if (offsets.length > 0) places.set(key.name, { key, offsets });
-  }
+  const places = placesOf(deps, keyed, hashes);
   if (places.size === 0) return NONE;
   const decisions = new Map<string, Decided | typeof FORGOTTEN>();
-  const found = new Map<number, LedgerRecord>();
+  const isUsable = ahead?.life === life && monotonicMs() - ahead.readMs < READ_AHEAD_MS;
+  const found = new Map<number, LedgerRecord>(isUsable ? ahead.found : []);
   for (let isWhole = false; places.size > 0; isWhole = true) {
-    const wanted = [...places.values()].flatMap(({ offsets }) => (isWhole ? offsets : endsOf(offsets)));
-    const unread = [...new Set(wanted)].filter((offset) => !found.has(offset)).sort((one, other) => one - other);
+    const unread = wantedOf(places, isWhole).filter((offset) => !found.has(offset));
     for (const [offset, record] of await readEntries(deps, unread)) found.set(offset, record);
     if (copy.refusal !== undefined) throw copy.refusal;
     if (copy.life !== life) {
@@ -89,6 +122,24 @@ export async function readDecided(
     }
   }
   return decisions;
+}
+
+/** Of the keys that the index knows, by their names. `hashes` gets the hash of every key. */
+function placesOf({ index, copy }: DecidedDeps, keyed: readonly Keyed[], hashes?: number[]): Map<string, Places> {
+  const places = new Map<string, Places>();
+  for (const { key } of keyed) {
+    const hash = index.hashOf(key);
+    hashes?.push(hash);
+    const offsets = index.placesAt(copy.partition, hash);
+    if (offsets.length > 0) places.set(key.name, { key, offsets });
+  }
+  return places;
+}
+
+/** The offsets to read, in rising order: all of each key, or the first and the last one. */
+function wantedOf(places: ReadonlyMap<string, Places>, isWhole: boolean): number[] {
+  const wanted = [...places.values()].flatMap(({ offsets }) => (isWhole ? offsets : endsOf(offsets)));
+  return [...new Set(wanted)].sort((one, other) => one - other);
 }
 
 /** The first and the last place of a key. */
@@ -105,16 +156,21 @@ function isCertain(found: FoundDecision | typeof FORGOTTEN | undefined, offsets:
   return typeof found === 'object' && found.offset === offsets[0] && found.newest === offsets.at(-1);
 }
 
-/** A shorter log must be reported here: the reader waits for entries after the settled ones and would not notice. */
+/**
+ * A shorter log must be reported here: the reader waits for entries after the settled ones and would not notice. A copy
+ * that was restored meanwhile has other offsets.
+ */
 async function readEntries(
   { entries, copy }: DecidedDeps,
   offsets: readonly number[],
 ): Promise<ReadonlyMap<number, LedgerRecord>> {
+  if (offsets.length === 0) return new Map();
+  const { life } = copy;
   try {
     return await entries.read(copy.partition, offsets);
   } catch (error) {
     const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
-    if (isShorter) copy.invalidate(error.message);
+    if (isShorter && copy.life === life) copy.invalidate(error.message);
     throw error;
   }
 }

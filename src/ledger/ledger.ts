@@ -29,7 +29,15 @@ import { replayRecord } from '../codec/request-position.ts';
 import { MAX_STATEMENTS, statedOf } from '../core/sequence-row.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { type Decisions, type Keyed, readDecided } from './decided.ts';
+import {
+  type DecidedDeps,
+  type Decisions,
+  decidedUnread,
+  type Keyed,
+  type ReadAhead,
+  readAhead,
+  readDecided,
+} from './decided.ts';
 import type { EndHeads } from './end-heads.ts';
 import { type EndEvents, LedgerEnds } from './ends.ts';
 import type { Appended, Draft, KeptEntries, LedgerIndex, LedgerLog, LedgerRecord, TimeStep } from './ledger-ports.ts';
@@ -55,6 +63,7 @@ export interface LedgerOptions {
   /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
   readonly restateAfterMs: number;
   readonly now: () => WallMs;
+  readonly monotonicMs: () => number;
   /** The time, while this worker's clock is trusted. */
   readonly trustedNow: () => WallMs | undefined;
   readonly timeStep: TimeStep;
@@ -69,6 +78,12 @@ export interface Settled extends Appended {
   readonly firsts: ReadonlySet<number>;
 }
 
+function mutexOf(mutexes: Map<number, Mutex>, partition: number): Mutex {
+  const mutex = mutexes.get(partition) ?? new Mutex();
+  mutexes.set(partition, mutex);
+  return mutex;
+}
+
 /** The ledger protocol of one process, for all partitions. */
 export class Ledger {
   readonly #log: LedgerLog;
@@ -77,9 +92,11 @@ export class Ledger {
   readonly #partitions: readonly LedgerPartition[];
   readonly #restateAfterMs: number;
   readonly #now: () => WallMs;
+  readonly #monotonicMs: () => number;
   readonly #trustedNow: () => WallMs | undefined;
   readonly #timeStep: TimeStep;
   readonly #turns = new Map<number, Mutex>();
+  readonly #reads = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
@@ -87,6 +104,7 @@ export class Ledger {
 
   constructor(options: LedgerOptions) {
     const { log, entries, index, partitions, restateAfterMs, now, trustedNow, timeStep, heads, endEvents } = options;
+    this.#monotonicMs = options.monotonicMs;
     const copyOf = (partition: number) => this.#of(partition);
     this.ends = new LedgerEnds({ heads, index, log, entries, copyOf, events: endEvents });
     this.#restateAfterMs = restateAfterMs;
@@ -145,9 +163,7 @@ export class Ledger {
    * and as a due marker does.
    */
   inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
-    const turns = this.#turns.get(partition) ?? new Mutex();
-    this.#turns.set(partition, turns);
-    return turns.run(async () => {
+    return mutexOf(this.#turns, partition).run(async () => {
       this.#requireTrusted(partition);
       const isDue = this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined;
       if (isDue || !(await this.ends.isCompared(partition))) await this.#writeMarker(partition);
@@ -158,9 +174,27 @@ export class Ledger {
     });
   }
 
+  /**
+   * What `decided` has to read for these keys. Call it outside a turn: others of the partition don't wait for it. One
+   * part reads at a time, since the next one often finds its entries where the last one did.
+   */
+  readAhead(partition: number, keyed: readonly Keyed[]): Promise<ReadAhead> {
+    return mutexOf(this.#reads, partition).run(() => readAhead(this.#decidedDeps(partition), keyed));
+  }
+
+  /** As `decided`, but undefined if the ledger has to be read for it. Call within a turn of the partition. */
+  decidedUnread(partition: number, keyed: readonly Keyed[], hashes: number[]): Decisions | undefined {
+    return decidedUnread(this.#decidedDeps(partition), keyed, hashes);
+  }
+
   /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */
-  decided(partition: number, keyed: readonly Keyed[], hashes?: number[]): Promise<Decisions> {
-    return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keyed, hashes);
+  decided(partition: number, keyed: readonly Keyed[], hashes?: number[], ahead?: ReadAhead): Promise<Decisions> {
+    return readDecided(this.#decidedDeps(partition), keyed, hashes, ahead);
+  }
+
+  #decidedDeps(partition: number): DecidedDeps {
+    const [index, entries, monotonicMs] = [this.#index, this.#entries, this.#monotonicMs];
+    return { index, copy: this.#of(partition), entries, monotonicMs };
   }
 
   /**

@@ -1,7 +1,7 @@
 import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { RENEWAL } from '../codec/sequence-entry.ts';
 import type { Layout } from '../core/layout.ts';
-import type { Decided } from '../ledger/decided.ts';
+import type { Decided, ReadAhead } from '../ledger/decided.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Decision } from './decision.ts';
 import { type Accepted, hasTwins } from './intake.ts';
@@ -42,36 +42,54 @@ interface Due {
  *
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
  * after settling, never what this worker tried to write. A decision that proves old is renewed.
+ *
+ * Undefined, and nothing is done, if the ledger must be read first and was not read `ahead` of the turn.
  */
 export async function decide(
   deps: DecisionDeps,
   partition: number,
   part: readonly Accepted[],
   prepared?: Prepared,
-): Promise<Decision[]> {
+  ahead?: ReadAhead,
+): Promise<Decision[] | undefined> {
   const decisions = new Array<Decision | undefined>(part.length);
   let due: readonly Due[] = part.map((accepted, at) => ({ at, accepted }));
   for (let tries = 1; due.length > 0; tries += 1) {
-    await decideDue(deps, partition, due, decisions, { prepared, isLast: tries === MAX_TRIES });
+    if (!(await decideDue(deps, partition, due, decisions, { prepared, ahead, tries }))) return undefined;
     due = due.filter(({ at }) => decisions[at] === undefined);
   }
   return decisions as Decision[];
 }
 
-/** Decides all but those whose decision, by another writer, must be renewed; `isLast`: those as well. */
+/**
+ * Decides all but those whose decision, by another writer, must be renewed; the last try: those as well. False if the
+ * ledger must be read first.
+ */
 async function decideDue(
   deps: DecisionDeps,
   partition: number,
   due: readonly Due[],
   decisions: (Decision | undefined)[],
-  { prepared, isLast }: { readonly prepared: Prepared | undefined; readonly isLast: boolean },
-): Promise<void> {
+  {
+    prepared,
+    ahead,
+    tries,
+  }: {
+    readonly prepared: Prepared | undefined;
+    readonly ahead: ReadAhead | undefined;
+    readonly tries: number;
+  },
+): Promise<boolean> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
   const answeredBelow = deps.index.answeredBelow(partition);
   const life = deps.ledger.life(partition);
   const accepteds = due.map(({ accepted }) => accepted);
   const hashes: number[] = [];
-  const known = await deps.ledger.decided(partition, accepteds, hashes);
+  const known =
+    tries === 1 && ahead === undefined
+      ? deps.ledger.decidedUnread(partition, accepteds, hashes)
+      : await deps.ledger.decided(partition, accepteds, hashes, ahead);
+  if (known === undefined) return false;
   const drafted = hasTwins(accepteds) ? new Map<string, Undecided>() : undefined;
   const drafts: Undecided[] = [];
   const renewals = new Map<string, DecidingDraft>();
@@ -108,10 +126,11 @@ async function decideDue(
     const draft = own ?? drafted?.get(accepted.name);
     // An entry may become readable long after its append: it is known now, and is renewed at the next try.
     const winner = winners?.get(accepted.name);
-    if (!isLast && winner !== undefined && needsRenewal(deps, accepted, winner)) continue;
+    if (tries < MAX_TRIES && winner !== undefined && needsRenewal(deps, accepted, winner)) continue;
     const found = winner ?? draft?.first ?? (known.size === 0 ? undefined : known.get(accepted.name));
     decisions[at] ??= settled(deps, partition, accepted, found, own?.offset);
   }
+  return true;
 }
 
 /** The requests that will get IDs, as it looks now: the first ones of their keys that are unknown and not refused. */
@@ -119,8 +138,9 @@ export async function withoutDecision(
   deps: DecisionDeps,
   partition: number,
   part: readonly Accepted[],
+  ahead: ReadAhead,
 ): Promise<Accepted[]> {
-  const known = await deps.ledger.decided(partition, part);
+  const known = await deps.ledger.decided(partition, part, undefined, ahead);
   const firsts = new Map(part.toReversed().map((accepted) => [accepted.name, accepted]));
   return [...firsts]
     .filter(([name, accepted]) => {

@@ -4,7 +4,7 @@ import { EntryKey } from '../codec/ledger-key.ts';
 import { unknownSequenceText } from '../codec/refusal-texts.ts';
 import { type Definition, refusalOf, type SequenceRow, type Statement } from '../core/sequence-row.ts';
 import type { ErrorCode } from '../errors.ts';
-import { type Decided, type Decisions, FORGOTTEN } from '../ledger/decided.ts';
+import { type Decided, type Decisions, FORGOTTEN, type ReadAhead } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Draft } from '../ledger/ledger-ports.ts';
@@ -71,19 +71,29 @@ interface Seen extends LookUp {
   readonly found: Decisions;
 }
 
+/** One look at a part in its partition's turn. What it has to read of the ledger is read before. */
+export async function look(deps: LookDeps, part: NumbersPart, head: () => Known | undefined): Promise<Looked> {
+  const { ledger } = deps;
+  const ahead = await ledger.readAhead(
+    part.partition,
+    part.due.map(({ accepted }) => accepted),
+  );
+  return await ledger.inTurn(part.partition, () => lookAt(deps, part, head(), ahead));
+}
+
 /**
  * One look at a part, in its partition's turn: what the ledger has decided is the decision; else what the rule says is
  * due is appended, or has to be swapped in. At most one append follows from a look, so that others get their turns in
  * between.
  */
-export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | undefined): Promise<Looked> {
+async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | undefined, ahead: ReadAhead): Promise<Looked> {
   const { partition } = part;
   if (part.mustCatchUp) {
     await deps.ledger.catchUp(partition);
     part.hasCaughtUp();
   }
   const known = head?.life === deps.ledger.life(partition) ? head : undefined;
-  const seen = await see(deps, part, known);
+  const seen = await see(deps, part, known, ahead);
   if (await takeKnown(deps, part, seen)) return part.isDecided ? DECIDED : APPENDED;
   if (part.isDecided) return DECIDED;
   const names = part.sequences();
@@ -107,7 +117,12 @@ export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | un
 }
 
 /** The index is queried in one synchronous step, before anything is read from the ledger. */
-async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known | undefined): Promise<Seen> {
+async function see(
+  { index, ledger }: LookDeps,
+  part: NumbersPart,
+  known: Known | undefined,
+  ahead: ReadAhead,
+): Promise<Seen> {
   const { partition } = part;
   const pending = known?.head.pending ?? [];
   const names = new Set([...part.sequences(), ...pending.map(({ sequence }) => sequence)]);
@@ -119,7 +134,8 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
     (one) => one.kind === 'numbers' && known?.shown.has(EntryKey.of(one.key).name) !== true,
   );
   const keys = (unseen as PendingNumbers[]).map(({ key }) => ({ key: EntryKey.of(key) }));
-  const found = await ledger.decided(partition, [...part.due.map(({ accepted }) => accepted), ...keys]);
+  const keyed = [...part.due.map(({ accepted }) => accepted), ...keys];
+  const found = await ledger.decided(partition, keyed, undefined, ahead);
   for (const {
     key: { name },
   } of keys) {

@@ -10,7 +10,7 @@ import type { LedgerIndex, TimeStep } from '../ledger/ledger-ports.ts';
 import { type HeadsView, lossesNow, lossRecords } from '../ledger/sequence-rule.ts';
 import type { Decision } from './decision.ts';
 import type { Accepted } from './intake.ts';
-import { type Known, type LookDeps, type Looked, lookAt, NumbersPart } from './numbers-look.ts';
+import { type Known, type LookDeps, type Looked, look, NumbersPart } from './numbers-look.ts';
 import type { NumbersObserver } from './ports.ts';
 import type { RulingDeps } from './rulings.ts';
 import type { PartTrace } from './trace.ts';
@@ -114,7 +114,7 @@ export class NumberDecisions {
     const part = new NumbersPart(partition, requests);
     const place = this.#placeOf(partition);
     if (place.parts > 0) {
-      const next = await deps.ledger.inTurn(partition, () => lookAt(deps, part, undefined));
+      const next = await look(deps, part, () => undefined);
       if (next.kind === 'decided') return part.decisions();
     }
     place.parts += 1;
@@ -165,7 +165,7 @@ export class NumberDecisions {
     const { runtime, observe } = this.#options;
     const rests = new Backoff(REST_MS, () => runtime.random());
     for (let looks = 0; looks < MAX_LOOKS && rests.failures < MAX_OVERTAKEN; looks += 1) {
-      const next = await deps.ledger.inTurn(part.partition, () => lookAt(deps, part, place.known));
+      const next = await look(deps, part, () => place.known);
       switch (next.kind) {
         case 'decided':
           return;

@@ -1,6 +1,7 @@
 import { textOfId } from '../codec/request-checks.ts';
 import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import type { ReadAhead } from '../ledger/decided.ts';
 import type { TimeStep } from '../ledger/ledger-ports.ts';
 import type { Accounts } from './accounts.ts';
 import { type DecisionDeps, decide, forwardAll, type Prepared, withoutDecision } from './decide.ts';
@@ -125,7 +126,12 @@ export async function processPart(
       if (partition >= deps.partitions) return forwardAll(deps, partition, accepted);
       // A part has such requests alone, or none.
       if (accepted.some(isForNumbers(partition))) return await deps.numbers.decide(deps, partition, accepted);
-      return await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
+      const inTurn = (ahead?: ReadAhead) =>
+        deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared, ahead));
+      // Others of the partition don't wait while the ledger is read for what a first turn has found to be known.
+      const decided = (await inTurn()) ?? (await inTurn(await deps.ledger.readAhead(partition, accepted)));
+      if (decided === undefined) throw new RangeError(`partition ${partition} was not decided`);
+      return decided;
     },
   );
   for (const { record } of accepted) prepared.delete(record.offset);
@@ -169,7 +175,8 @@ async function prepare(
   const ids = idsFor(deps, partition);
   const large = part.filter((accepted) => isLarge(layout, accepted.request.count) && ids(accepted) > 0);
   if (large.length === 0) return;
-  const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large));
+  const ahead = await ledger.readAhead(partition, large);
+  const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large, ahead));
   const records = () => undecided.map(({ record }) => record);
   await trace.step('allocate', records, () => takeIds(deps, undecided, prepared));
 }

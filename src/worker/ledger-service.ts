@@ -120,6 +120,7 @@ export class LedgerService implements Disposable {
       partitions: this.#partitions,
       restateAfterMs: restatedAfterMs(config.topics.ledgerRetentionMs),
       now: () => wallMs(runtime.wallMs()),
+      monotonicMs: runtime.monotonicMs,
       trustedNow: () => clock.trusted(),
       timeStep: context.timeStep,
       heads: ofOneCluster(new EtcdEndHeads(environment.etcd, (partition) => keysOf(partition).end), context, clusterId),

@@ -83,6 +83,7 @@ export class ServedPath implements Disposable {
       partitions: copies,
       restateAfterMs: Number.POSITIVE_INFINITY,
       now: () => wallMs(RUNTIME.wallMs()),
+      monotonicMs: RUNTIME.monotonicMs,
       trustedNow: () => undefined,
       timeStep: async (_step, work) => await work(),
       heads: new MemoryEndHeads(),

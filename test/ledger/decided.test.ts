@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { EntryKey } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { type DecidedDeps, FORGOTTEN, readDecided } from '../../src/ledger/decided.ts';
+import { type DecidedDeps, FORGOTTEN, readAhead, readDecided } from '../../src/ledger/decided.ts';
 import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
 import { followedWorld } from '../support/memory-copy.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -16,7 +16,7 @@ const nameOf = (id: string) => named(id).key.name;
 function world(ids: readonly string[]) {
   const at = followedWorld({ entries: ids.map((id, i) => entry(id, { first: BigInt(100 * i), end: i })) });
   at.reader.catchUp(0);
-  const deps: DecidedDeps = { index: at.index, copy: at.copy, entries: at.topic.entries };
+  const deps: DecidedDeps = { index: at.index, copy: at.copy, entries: at.topic.entries, monotonicMs: () => 0 };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
     const found = (await readDecided({ ...deps, ...over }, [named(id)])).get(nameOf(id));
     if (found === undefined || found === FORGOTTEN) return found;
@@ -120,6 +120,94 @@ describe('what is decided for a key', () => {
     const found = { ...(at.topic.read(0, 0)[0] as object), value: null } as never;
     const entries: LedgerEntries = { read: async () => new Map([[0, found]]) };
     await expect(at.decided('a', { entries })).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+  });
+});
+
+describe('what is read before the turn', () => {
+  /** Reads ahead for some keys; what is read afterwards shows in `read`. */
+  async function aheadOf(ids: readonly string[], keyed: readonly string[]) {
+    const at = world(ids);
+    let nowMs = 0;
+    const read = vi.fn<LedgerEntries['read']>((...asked) => at.topic.entries.read(...asked));
+    const deps = { ...at.deps, entries: { read }, monotonicMs: () => nowMs };
+    const ahead = await readAhead(deps, keyed.map(named));
+    read.mockClear();
+    const pass = (ms: number) => {
+      nowMs += ms;
+    };
+    const offsets = async () => {
+      const found = await readDecided(deps, keyed.map(named), [], ahead);
+      return [...found.values()].map((one) => (one === FORGOTTEN ? one : one.offset));
+    };
+    return { ...at, deps, ahead, read, offsets, pass };
+  }
+
+  it('is not read again in it, if the index names the same places', async () => {
+    const { offsets, read } = await aheadOf(['a', 'b', 'a', 'c'], ['a', 'c', 'd']);
+    expect([await offsets(), read.mock.calls]).toEqual([[0, 3], []]);
+  });
+
+  it('is nothing when no key is known, or the copy is being restored', async () => {
+    expect((await aheadOf(['a'], ['b'])).ahead.found.size).toBe(0);
+    const { copy, deps } = world(['a']);
+    copy.invalidate('it is another log');
+    expect((await readAhead(deps, [named('a')])).found.size).toBe(0);
+  });
+
+  it('is completed in it by what was decided meanwhile', async () => {
+    const { topic, reader, offsets, read } = await aheadOf(['a'], ['a', 'b']);
+    topic.land(0, [entry('b', { end: 1 })]);
+    reader.catchUp(0);
+    expect([await offsets(), read.mock.calls]).toEqual([[0, 1], [[0, [1]]]]);
+  });
+
+  it('is used for less than a second, since retention may delete it', async () => {
+    const { topic, pass, offsets } = await aheadOf(['a', 'b'], ['a']);
+    topic.trim(0, 1);
+    pass(999);
+    expect(await offsets()).toEqual([0]);
+    pass(1);
+    expect(await offsets()).toEqual([FORGOTTEN]);
+  });
+
+  it('is not used once the copy was restored', async () => {
+    const { copy, reader, topic, offsets, read } = await aheadOf(['a'], ['a']);
+    topic.truncate(0, 0);
+    topic.land(0, [entry('a', { first: 900n })]);
+    copy.invalidate('it is another log');
+    reader.catchUp(0);
+    expect([await offsets(), read.mock.calls]).toEqual([[0], [[0, [0]]]]);
+  });
+
+  it('does not restore the copy again when the log ends before an entry of its last life', async () => {
+    const at = world(['a']);
+    const read: LedgerEntries['read'] = async () => {
+      at.copy.invalidate('it is another log');
+      throw new IdallocError('LEDGER_TRUNCATED', 'the log lacks offset 0');
+    };
+    await expect(readAhead({ ...at.deps, entries: { read } }, [named('a')])).rejects.toThrow('the log lacks offset 0');
+    expect(at.causes).toEqual(['it is another log']);
+  });
+
+  it('holds up no other part of the partition', async () => {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    const before = new MemoryWorker({ topic });
+    await before.serve([request(0, 'a')]);
+    const [asked, answer] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const read: LedgerEntries['read'] = async (...its) => {
+      asked.resolve();
+      await answer.promise;
+      return topic.entries.read(...its);
+    };
+    const worker = new MemoryWorker({ topic, workerId: 1, entries: { read } });
+    await worker.serve([request(1, 'b')]); // so that its marker is written
+    const known = worker.serve([request(2, 'a')]);
+    await asked.promise;
+    await worker.serve([request(3, 'c')]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['b', 'c']);
+    answer.resolve();
+    await known;
+    expect(gist(worker.replies()[2] as never)).toBe(gist(before.replies()[0] as never));
   });
 });
 

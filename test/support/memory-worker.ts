@@ -42,6 +42,7 @@ const UNTIMED: TimeStep = async (_step, work) => await work();
 export const WITHOUT_RESTATING = {
   restateAfterMs: Number.POSITIVE_INFINITY,
   now: () => wallMs(0),
+  monotonicMs: () => 0,
   trustedNow: () => undefined,
   timeStep: UNTIMED,
   heads: new MemoryEndHeads(),

@@ -201,7 +201,7 @@ describe('an index on disk', () => {
     };
     const decidedAt = async () => {
       const keys = [first, second, absent].map((id) => ({ key: EntryKey.of(keyOf(id)) }));
-      const decisions = await readDecided({ index, copy, entries: { read } }, keys);
+      const decisions = await readDecided({ index, copy, entries: { read }, monotonicMs: () => 0 }, keys);
       return keys.map(({ key: { name } }) => (decisions.get(name) as Decided | undefined)?.offset);
     };
     index.apply(0, records.slice(0, 1));

@@ -68,7 +68,7 @@ async function decisions(index: MemoryIndex, records: readonly LedgerRecord[]): 
   const held = new Map(records.map((record) => [record.offset, record]));
   const copy = { partition: 0, life: 0, refusal: undefined, invalidate() {} };
   const read = async () => held;
-  const found = await readDecided({ index, copy, entries: { read } }, keys);
+  const found = await readDecided({ index, copy, entries: { read }, monotonicMs: () => 0 }, keys);
   return keys.map(({ key: { name } }) => {
     const decision = found.get(name);
     return decision === undefined || decision === FORGOTTEN ? decision : decision.offset;
