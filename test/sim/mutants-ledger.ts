@@ -409,17 +409,6 @@ export const REPLAY_MUTANTS: readonly Mutant[] = [
     patches: [patch(PLAN, 'Math.max(to, stated)', 'Math.max(to, stated, position?.small ?? 0)')],
   },
   {
-    name: 'replay: a statement counts wherever it lies',
-    firstSeed: 935,
-    patches: [
-      patch(
-        'src/codec/request-position.ts',
-        'return replay.at === offset ? replay.below : undefined;',
-        'return replay.below;',
-      ),
-    ],
-  },
-  {
     name: 'replay: the offset moves though the statement is void',
     scenario: 'replays',
     patches: [patch(GROUP, 'if (baseOffset === at) break;', 'if (baseOffset >= at) break;')],
