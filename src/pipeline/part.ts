@@ -50,7 +50,7 @@ interface PartDeps extends PipelineDeps, DecisionDeps {
 }
 
 /** Where an operator finds a request. */
-export interface RequestExample {
+interface RequestExample {
   readonly partition: number;
   readonly offset: number;
   /** As text; undefined if the request has none. */

@@ -128,11 +128,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: 'two appends in flight for one partition',
     patches: [
-      patch(
-        'src/ledger/ledger.ts',
-        'const turns = this.#turns.get(partition) ?? new Mutex();',
-        'const turns = new Mutex();',
-      ),
+      patch('src/ledger/ledger.ts', 'return mutexOf(this.#turns, partition).run(async', 'return new Mutex().run(async'),
     ],
   },
   {

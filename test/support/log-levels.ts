@@ -1,5 +1,5 @@
 /** The numbers of pino, by which tests compare the levels of a log. */
-export const LEVELS: Readonly<Record<string, number>> = {
+const LEVELS: Readonly<Record<string, number>> = {
   trace: 10,
   debug: 20,
   info: 30,

@@ -20,7 +20,7 @@ const IN_ALL = 32;
 const OF_SIZE: ReadonlySet<string | undefined> = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE']);
 
 /** Why a record is not sent: for its size, or since its topic takes no record at all. */
-export type SkipReason = 'size' | 'any';
+type SkipReason = 'size' | 'any';
 
 /** Records of a topic that were not sent, since it would refuse them as it refused others. */
 export interface Skipped {

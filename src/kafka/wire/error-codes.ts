@@ -122,6 +122,9 @@ export const ERROR_CODES = {
   // These mean something to one call only, which asks for them by name.
   OFFSET_OUT_OF_RANGE: {},
   TOPIC_ALREADY_EXISTS: {},
+  INVALID_CONFIG: {},
+  INVALID_REQUEST: {},
+  POLICY_VIOLATION: {},
   GROUP_ID_NOT_FOUND: {},
   MEMBER_ID_REQUIRED: {},
   /** The reader of a log threw. The name is ours. */
