@@ -188,7 +188,7 @@ test('replay gives up when no worker reads the requests, and prints how many are
   const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes', '--stall-ms', '1000'], realm.env);
   const left = `; ${REQUESTS + 2} requests`;
   expect({ code, stderr }).toEqual({
-    code: 1,
+    code: 69,
     stderr: expect.stringMatching(new RegExp(`NO_REPLY: workers made no progress for 1000 ms .*${left}`)),
   });
   // The offsets stay reset, so the next worker reads the requests.
@@ -226,7 +226,10 @@ test('audit names both batches of a forged reply with IDs of another batch, and 
 
 test('a command exits with 69 when no broker answers', async () => {
   const { code, stdout } = await runIdalloc(['audit', '--json'], { KAFKA_BROKERS: '127.0.0.1:1' });
-  expect({ code, stdout }).toEqual({ code: 69, stdout: '' });
+  expect({ code, view: JSON.parse(stdout) }).toMatchObject({
+    code: 69,
+    view: { error: { code: 'KAFKA_UNAVAILABLE' } },
+  });
 });
 
 test.each([
