@@ -41,7 +41,7 @@ If etcd's members run with another \`--quota-backend-bytes\` than 2 GiB, set \`E
 \`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. \`runbook_url\` is the path of the alert's
 runbook entry in the checkout; the chart's \`monitoring.rules.runbook\` makes it an address.
 
-Some thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests,
+Some thresholds are yours to choose (in the chart by \`monitoring.rules.thresholds\`): \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests,
 \`IdallocRequestsRefused\` above a tenth, \`IdallocDeadLetters\` above ten in a quarter of an hour. The recorded series
 \`idalloc:failures:ratio_rate1h\` and \`idalloc:slow:ratio_rate1h\`, and those over 5m, 30m and 6h, are the shares that objectives are about:
 a thousandth of the requests may fail, and a hundredth of the record batches may take more than a second.

@@ -62,6 +62,14 @@ const DEFINITIONS = {
   },
 };
 
+/** The thresholds of alerts that have a name in ops/prometheus/rules.yml. `helm --set` passes a fraction as text. */
+const thresholds = object(
+  Object.fromEntries(
+    ['unansweredSeconds', 'answersSeconds', 'httpSeconds', 'deadLetters', 'lagRecords'].map((one) => {
+      return [one, { type: ['number', 'string'], pattern: '^[0-9]{1,6}([.][0-9]+)?$', minimum: 0, maximum: 999_999 }];
+    }),
+  ),
+);
 const probe = object({ periodSeconds: atLeast(1), timeoutSeconds: atLeast(1), failureThreshold: atLeast(1) });
 const peers = listOf(anything);
 const user = object(
@@ -170,7 +178,7 @@ export const VALUES_SCHEMA: Schema = {
       monitoring: object({
         prometheusNamespace: name,
         serviceMonitor: object({ enabled: flag, interval: name, labels: texts }),
-        rules: object({ enabled: flag, labels: texts, runbook: name }),
+        rules: object({ enabled: flag, labels: texts, runbook: name, thresholds }),
         dashboard: object({ enabled: flag, labels: texts }),
       }),
       keda: object({

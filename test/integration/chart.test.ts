@@ -259,8 +259,27 @@ test('a release has a scrape job of its own, and its alerts about absence ask fo
   expect(endpoint.relabelings).toEqual([{ targetLabel: 'job', replacement: job }]);
   const rules: Rule[] = only(manifests, 'PrometheusRule').spec.groups.flatMap(({ rules }: { rules: Rule[] }) => rules);
   const asking = rules.flatMap(({ alert, expr }) => (expr.includes(`job="${job}"`) ? [alert] : []));
-  expect(asking.toSorted()).toEqual(['IdallocNoWorkerServes', 'IdallocWorkerDown']);
+  expect(asking.toSorted()).toEqual([
+    'IdallocNoWorkerServes',
+    'IdallocRestarts',
+    'IdallocWorkerDown',
+    'IdallocWorkersMissing',
+  ]);
   expect(JSON.stringify(rules)).not.toContain('.*idalloc.*');
+});
+
+test('a threshold of an alert is the one of the values, and of the others that of the file', async () => {
+  const rulesOf = async (...set: readonly string[]) => {
+    const { groups } = only(await chart.render(OPERATORS, ...set), 'PrometheusRule').spec;
+    const rules: Rule[] = groups.flatMap(({ rules }: { rules: Rule[] }) => rules);
+    return rules.map(({ expr }) => expr);
+  };
+  const [usual, changed] = [
+    await rulesOf(),
+    await rulesOf('monitoring.rules.thresholds.lagRecords=500000', 'monitoring.rules.thresholds.answersSeconds=0.25'),
+  ];
+  const differing = changed.filter((expr, at) => expr !== usual[at]);
+  expect(differing.map((expr) => / > .*$/.exec(expr)?.[0]).toSorted()).toEqual([' > 0.25', ' > 500000']);
 });
 
 test('what other operators need is there only behind its switch', async () => {
