@@ -1,8 +1,7 @@
 import type { Intake } from './intake.ts';
 
 /**
- * What work costs, in microseconds of a worker's time, roughly as measured. Only their ratios matter much: an account
- * is compared with its share of the worker, and an ordinary one takes a small part of that.
+ * What work costs, in microseconds of a worker's time, roughly. An ordinary account uses a small part of its share.
  */
 export const PRICES_US = {
   /** To read, look up, decide and answer a request among others, or to refuse it. */

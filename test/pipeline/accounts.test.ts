@@ -65,13 +65,16 @@ describe('an account', () => {
 
   it('is shared by the topics that pay together, also when that changes', () => {
     const quota = { prefix: 'a.' };
-    const { clock, charge, mustWait } = world((topic) => (topic.startsWith(quota.prefix) ? quota.prefix : topic));
+    const { accounts, clock, charge, mustWait } = world((topic) =>
+      topic.startsWith(quota.prefix) ? quota.prefix : topic,
+    );
     charge('small', 1);
     charge('a.x', 600);
     charge('a.y', 600);
     expect([mustWait('a.x'), mustWait('a.z')]).toEqual([true, true]);
     quota.prefix = 'b.';
     clock.nowMs = 1_000;
+    for (let i = 0; i < 500; i += 1) accounts.payerOf('a.z');
     charge('a.x', 5_000);
     expect([mustWait('a.x'), mustWait('a.z')]).toEqual([true, false]);
   });
