@@ -3,7 +3,7 @@ import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import type { ReadAhead } from '../ledger/decided.ts';
 import type { TimeStep } from '../ledger/ledger-ports.ts';
-import type { Accounts } from './accounts.ts';
+import { type Accounts, PRICES_US } from './accounts.ts';
 import { type DecisionDeps, decide, forwardAll, type Prepared, withoutDecision } from './decide.ts';
 import type { Answer, Decision, Refused } from './decision.ts';
 import { type Accepted, hasTwins, type Intake, type RequestReader } from './intake.ts';
@@ -18,7 +18,6 @@ import {
   type Rejection,
 } from './outgoing.ts';
 import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
-import { PRICES_US } from './prices.ts';
 import type { RecordTurns } from './record-turns.ts';
 import { type ChargeDeps, charged, idKind } from './rulings.ts';
 import type { PartTrace, Tracing } from './trace.ts';

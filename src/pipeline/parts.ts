@@ -1,9 +1,8 @@
 import { isLarge, type Layout, partMaxIds } from '../core/layout.ts';
 import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
-import type { Accounts } from './accounts.ts';
+import { type Accounts, PartPrices, PRICES_US } from './accounts.ts';
 import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
-import { PartPrices, PRICES_US } from './prices.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;

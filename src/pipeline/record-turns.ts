@@ -1,7 +1,7 @@
 import { Mutex } from '../async/mutex.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { PRICES_US } from './accounts.ts';
 import type { RequestRecord } from './ports.ts';
-import { PRICES_US } from './prices.ts';
 
 /**
  * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small

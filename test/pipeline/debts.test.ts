@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { decodePosition, encodeMetadata, type RequestPosition, topicHash } from '../../src/codec/request-position.ts';
+import { PRICES_US } from '../../src/pipeline/accounts.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import type { Publisher, RequestRecord } from '../../src/pipeline/ports.ts';
-import { PRICES_US } from '../../src/pipeline/prices.ts';
 import { RequestSession } from '../../src/pipeline/request-session.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';

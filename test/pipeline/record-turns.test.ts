@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PRICES_US } from '../../src/pipeline/prices.ts';
+import { PRICES_US } from '../../src/pipeline/accounts.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 
 /** A loop whose turns are counted, with a clock at 0 until somebody sleeps or the test sets it. */
