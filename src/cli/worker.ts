@@ -6,8 +6,8 @@ const help = () => `
 All settings come from the environment; an empty variable counts as not set:
 ${describeVariables()}
 
-On SIGTERM or SIGINT the worker serves on for SHUTDOWN_DELAY_MS, finishes the requests in progress, releases its worker ID and exits; a second signal ends it
-immediately. The log message 'idalloc ready' means that requests are served.
+On SIGTERM or SIGINT the worker serves on for SHUTDOWN_DELAY_MS, finishes the requests in progress, releases its worker
+ID and exits; a second signal ends it immediately. The log message 'idalloc ready' means that requests are served.
 
 Examples:
   KAFKA_BROKERS=kafka:9092 ETCD_ENDPOINTS=http://etcd:2379 DATACENTER_ID=0 idalloc worker

@@ -1,3 +1,6 @@
+import { mkdtempDisposableSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
@@ -81,6 +84,15 @@ test('the commands that look at servers, topics and leases find what is there', 
   const letters = [{ code: 'MALFORMED_REQUEST' }];
   expect(await run('deadletters', 'list', '--code', 'MALFORMED_REQUEST')).toMatchObject({ letters });
   expect((await run('layout')).layouts.length).toBeGreaterThan(5);
+});
+
+test('a worker shows its status, and a bundle holds that and what the commands print', async () => {
+  const { host } = new URL(await worker.opsUrl());
+  const row = { address: host, ready: true, worker_id: ready.workerId };
+  expect(await run('status', host)).toMatchObject({ workers: [row], ready: 1, unreachable: 0 });
+  using place = mkdtempDisposableSync(join(tmpdir(), 'idalloc-bundle-'));
+  const bundle = await run('bundle', host, '--output', join(place.path, 'bundle.tar.gz'));
+  expect(bundle).toMatchObject({ failed: [], parts: expect.arrayContaining(['workers.json', 'doctor.json']) });
 });
 
 test('a whole topic that is replayed yields the same batches, and the audit finds nothing wrong', async () => {

@@ -277,12 +277,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'an entry of another hash taken for a collision',
-    scenario: 'lost-tail',
-    firstSeed: 3905,
-    patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
-  },
-  {
     name: 'the first of several keys with one hash taken',
     patches: [
       patch('src/ledger/decided.ts', '(record.key === null || !key.equals(record.key))', 'record.key === null'),
