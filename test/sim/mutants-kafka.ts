@@ -133,7 +133,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'ready though no broker answers',
-    firstSeed: 13,
+    firstSeed: 243,
     patches: [
       patch('src/worker/worker.ts', "if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';", 'void silentMs;'),
     ],

@@ -73,6 +73,17 @@ test('a worker reports how long no broker has answered, counted from its start',
   expect(SILENT_MS - worker.vitals().kafkaSilenceMs).toBeLessThan(1_000);
 });
 
+test('a worker that has no partition is not ready either when no broker answers', async () => {
+  stage = new WorkerStage();
+  const workers = ['a', 'b', 'c', 'd'].map((host) => stage.start({}, host));
+  await stage.pass(3 * START_MS);
+  const idle = workers.filter((worker) => worker.vitals().copies.every(({ state }) => state !== 'serving'));
+  expect(idle.map(({ unready }) => unready)).toEqual([undefined]);
+  stage.onBrokers('freeze');
+  await stage.pass(SILENT_MS);
+  expect(idle[0]?.unready).toBe('KAFKA_UNAVAILABLE');
+});
+
 test('a readiness probe does not read the certificate files, only the metric of their expiry does', async () => {
   let reads = 0;
   const ca = () => {
