@@ -194,18 +194,6 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'the allocator reads the clock without its guard',
-    scenario: 'clocks',
-    firstSeed: 70,
-    patches: [
-      patch(
-        'src/worker/worker.ts',
-        'readClock: () => clock.read(),',
-        "readClock: () => ({ reading: clockReader(runtime.wallMs, runtime.monotonicMs)(), verdict: { kind: 'steady' } }),",
-      ),
-    ],
-  },
-  {
     name: 'the witness not read to its end',
     scenario: 'slow-readers',
     firstSeed: 76,
