@@ -44,7 +44,10 @@ test('of two workers that race for one worker ID one becomes ready; the other su
   await loser.line(({ reason }) => reason === 'POOL_EXHAUSTED');
   const readiness = await loser.ops('/readyz');
   expect(readiness.status).toBe(503);
-  expect(await readiness.json()).toEqual({ status: 'not ready', reason: 'POOL_EXHAUSTED' });
+  expect(await readiness.json()).toEqual({
+    ...{ status: 'not ready', reason: 'POOL_EXHAUSTED' },
+    detail: expect.stringMatching(/^worker ID \d+ is in use/),
+  });
   expect((await loser.ops('/healthz')).status).toBe(200);
 
   const before = await ask(realm, replies, 'before');

@@ -43,7 +43,10 @@ test.for(['restored from a backup', 'wiped'] as const)(
     await late.line(({ reason }) => reason === 'RESTORED');
     for (const one of [worker, late]) {
       const readiness = await one.ops('/readyz');
-      expect([readiness.status, await readiness.json()]).toEqual([503, { status: 'not ready', reason: 'RESTORED' }]);
+      expect([readiness.status, await readiness.json()]).toEqual([
+        503,
+        { status: 'not ready', reason: 'RESTORED', detail: expect.stringMatching(/namespace rebuild/) },
+      ]);
       expect(await one.metric('idalloc_gate{reason="RESTORED"}')).toBe(1);
     }
     const shown = await realm.command(['namespace', 'show'], 1);

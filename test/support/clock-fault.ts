@@ -39,7 +39,10 @@ export function gateSince(worker: WorkerProcess, from: number): readonly unknown
  */
 export async function expectEjected({ realm, worker }: Watched, reason: string): Promise<void> {
   const readyz = await worker.ops('/readyz');
-  expect([readyz.status, await readyz.json()]).toEqual([503, { status: 'not ready', reason }]);
+  expect([readyz.status, await readyz.json()]).toEqual([
+    503,
+    { status: 'not ready', reason, detail: expect.stringMatching(/clock/) },
+  ]);
   expect(await worker.metric(`idalloc_gate{reason="${reason}"}`)).toBe(1);
   expect(await gateChanges(worker, reason)).toBeGreaterThan(0);
   await expect.poll(() => termsOf(realm), { timeout: RELEASED_WITHIN_MS }).toEqual([]);
