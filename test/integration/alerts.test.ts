@@ -218,7 +218,7 @@ describe('one worker', () => {
   let worker: WorkerProcess;
 
   beforeAll(async () => {
-    const { certFile, keyFile } = new CertificateAuthority(dir).issue('server');
+    const { certFile, keyFile } = new CertificateAuthority(dir).issueOld('server');
     realm = await Realm.create(suiteServers(), { partitions: 2, env: layout });
     worker = realm.worker({ API_TLS_CERT_FILE: certFile, API_TLS_KEY_FILE: keyFile });
     await worker.ready();

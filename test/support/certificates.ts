@@ -12,6 +12,7 @@ export interface Certificate {
 }
 
 const DAYS = 2;
+const DAY_MS = 86_400_000;
 
 /** A certificate authority for tests, created with openssl and valid for two days. */
 export class CertificateAuthority {
@@ -31,7 +32,17 @@ export class CertificateAuthority {
 
   /** Like `issue`, but already expired. */
   issueExpired(name: string): Certificate {
-    const issued = this.issue(`${name}-expired`);
+    return this.#issueOver(name, '20260101000000Z', '20260102000000Z');
+  }
+
+  /** Like `issue`, but nine of its ten days are over. */
+  issueOld(name: string): Certificate {
+    const inDays = (days: number) => new Date(Date.now() + days * DAY_MS).toISOString().replace(/[-:T]|\.\d+/g, '');
+    return this.#issueOver(name, inDays(-9), inDays(1));
+  }
+
+  #issueOver(name: string, start: string, end: string): Certificate {
+    const issued = this.issue(`${name}-over`);
     const [request, database, config] = ['csr', 'db', 'cnf'].map((end) => join(this.#dir, `${name}.${end}`)) as [
       string,
       string,
@@ -50,7 +61,7 @@ export class CertificateAuthority {
     writeFileSync(config, [...lines, 'policy=names', '[names]', 'commonName=supplied'].join('\n'));
     const { certFile, keyFile } = this.own;
     const by = ['-config', config, '-name', 'any', '-cert', certFile, '-keyfile', keyFile, '-batch', '-notext'];
-    const over = ['-startdate', '20260101000000Z', '-enddate', '20260102000000Z'];
+    const over = ['-startdate', start, '-enddate', end];
     openssl('ca', ...by, ...over, '-in', request, '-out', issued.certFile);
     return { ...issued, certPem: readFileSync(issued.certFile, 'utf8') };
   }
