@@ -242,13 +242,19 @@ describe('one worker', () => {
 
   test('fires a flood of bad requests', async () => {
     const junk = Array.from({ length: 500 }, () => ({ value: 'junk' }));
-    for (let round = 0; round < 6; round += 1) await realm.sendRaw(junk);
-    await expectFired({
-      IdallocDeadLetters: { job, code: 'MALFORMED_REQUEST' },
-      IdallocDeadLetterFlood: { job },
-      IdallocRequestsRefused: { job, code: 'MALFORMED_REQUEST' },
-      IdallocMostRequestsRefused: { job },
-    });
+    let isOver = false;
+    const flood = (async () => {
+      while (!isOver) await realm.sendRaw(junk);
+    })();
+    try {
+      await expectFired({
+        IdallocDeadLetters: { job, code: 'MALFORMED_REQUEST' },
+        IdallocDeadLetterFlood: { job },
+      });
+    } finally {
+      isOver = true;
+      await flood;
+    }
   });
 
   test('fires a flood of connections', async () => {
@@ -368,8 +374,10 @@ test('workers that are killed fire that they are down, and that none serves', as
   await expectFired({ IdallocWorkerDown: { job: calm.job }, IdallocNoWorkerServes: { job: calm.job } });
 });
 
-/** What needs an hour, a full disk, or more workers than there are worker IDs; promtool shows them. */
+/** What needs minutes of refusals, an hour, a full disk, or more workers than worker IDs; promtool shows them. */
 const UNSEEN = [
+  'IdallocRequestsRefused',
+  'IdallocMostRequestsRefused',
   'IdallocHttpSlow',
   'IdallocWorkersMissing',
   'IdallocRestarts',
