@@ -18,6 +18,13 @@ const SHORT = {
   entries: 100_000,
 };
 const LEAST = 0.9;
+/**
+ * What this version gives up on purpose, and the least ratio that it may have. A release empties this list.
+ *
+ * The fingerprints of the index take a byte more for each entry than the filters that they replace, and so a look-up
+ * takes as long in a partition of a hundred million entries as in one of three.
+ */
+const GIVEN_UP: Readonly<Record<string, number>> = { 'index memory_bytes_per_entry': 0.8 };
 
 const why = whyNoProcesses('kafka', 'etcd');
 
@@ -44,8 +51,9 @@ test('no figure is more than a tenth worse than in the last release, beyond the 
     return `${figure}: ${ratio.toFixed(2)} times (${bounds}): ${verdict}`;
   });
   await report(context.annotate, `against ${release.version}:\n${shown.join('\n')}`);
-  expect(figures.filter(({ isLoss }) => isLoss)).toEqual([]);
-  expect(code).toBe(0);
+  const losses = figures.filter(({ isLoss }) => isLoss);
+  expect(losses.filter(({ figure, high }) => high < (GIVEN_UP[figure] ?? LEAST))).toEqual([]);
+  expect(code).toBe(losses.length > 0 ? 1 : 0);
   for (const bench of ['throughput', 'latency', 'idle', 'index'])
     expect(figures.some(({ figure }) => figure.startsWith(`${bench} `))).toBe(true);
 }, 1_200_000);
