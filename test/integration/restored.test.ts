@@ -8,6 +8,7 @@ import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 const ERROR_LEVEL = 50;
+const FATAL_LEVEL = 60;
 const HOUR_MS = 3_600_000;
 const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
@@ -96,3 +97,39 @@ test.for(['restored from a backup', 'wiped'] as const)(
     );
   },
 );
+
+test('a namespace that was moved and rebuilt goes on at its new prefix, and a worker of the old one refuses', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: SHORT_LEASE });
+  const replies = await realm.follow();
+  const moved = { ...realm.env, ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-moved` };
+  const worker = realm.worker();
+  await worker.ready();
+  await realm.command(['sequence', 'create', 'invoices']);
+  const issued = await ask(realm, replies, 'before');
+  await realm.send([{ correlationId: 'order-1', count: 2, sequence: 'invoices' }]);
+  await replies.reply('order-1');
+
+  const held = await runIdalloc(['namespace', 'move', '--yes'], moved);
+  expect(held).toMatchObject({ code: 1, stderr: expect.stringMatching(/^REBUILD_REFUSED: worker IDs are held/) });
+  await worker.stop();
+  const { from, to, moved: isMoved } = await realm.command(['namespace', 'move', '--yes'], 0, moved);
+  expect([from, to, isMoved]).toEqual([
+    realm.keys.root,
+    `${moved.ETCD_PREFIX}/datacenter/${realm.datacenterId}/`,
+    true,
+  ]);
+  const late = realm.worker();
+  await late.ended();
+  expect(late.lines.find(({ level }) => level === FATAL_LEVEL)?.msg).toMatch(/^NAMESPACE_MISMATCH: .*-moved/);
+  expect((await realm.command(['sequence', 'show', 'invoices'], 0, moved)).etcd_next).toBe(3);
+
+  await realm.command(['namespace', 'rebuild', '--yes'], 0, moved);
+  await realm.worker(moved).ready();
+  const after = await ask(realm, replies, 'after');
+  expect(issued.every((id) => id < (after[0] ?? 0n))).toBe(true);
+  await realm.send([{ correlationId: 'order-2', count: 1, sequence: 'invoices' }]);
+  expect(await replies.reply('order-2')).toMatchObject({ reply: { numbers: { first: 3 } } });
+  expect(
+    (await realm.command(['journal'], 0, moved)).entries.map(({ command }: { command: string }) => command),
+  ).toEqual(['namespace move', 'namespace rebuild']);
+});

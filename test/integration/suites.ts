@@ -67,7 +67,7 @@ package-types         60  types and manifests of the packages, by the oldest Typ
 pasted                60  the blocks of README and quickstart as printed, on what \`npm start\` gives
 registry             101  a real schema registry
 release              104  a release is built from a commit
-restored              70  etcd that is wiped or restored from a backup, and the rebuild; also simulated
+restored              90  etcd that is wiped or restored from a backup, and the rebuild; also simulated; a namespace that moves to another prefix
 secured              198  servers with logins, certificates and least rights
 secured-doctor       155  doctor on servers that deny by default
 secured-etcd          98  logins, certificates and rights of etcd that change under load

@@ -5,7 +5,7 @@ import type { JournalFlags } from './journal-run.ts';
 
 const HELP = `
 Commands that change what workers promise enter themselves before they act, and their outcome afterwards: sequence create, restart,
-redefine and close, namespace rebuild and adopt-cluster, leases evict, and replay. The entries are in etcd, in the order in which etcd took
+redefine and close, namespace rebuild, move and adopt-cluster, leases evict, and replay. The entries are in etcd, in the order in which etcd took
 them; the newest 10,000 are kept. An outcome stays unknown while the command runs, if it was killed, if a server did not answer it, and if it failed
 halfway: look whether it took effect. Times are of the clock of the machine on which the command ran. The exit code is 1 if an entry can't be read.
 

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from '../context.ts';
 import { TIME_HELP, timeReader } from '../options.ts';
 import type { AdoptFlags } from './adopt-run.ts';
+import type { MoveFlags } from './move-run.ts';
 import type { EtcdRole, RebuildFlags, RightsFlags } from './namespace-run.ts';
 
 const SHOW_HELP = `
@@ -56,11 +57,34 @@ export function namespaceCommand(context: CliContext): Command {
     .addHelpText('after', REBUILD_HELP)
     .action(async (options: RebuildFlags) => (await import('./namespace-run.ts')).runRebuild(context, options));
   return new Command('namespace')
-    .description('Inspect or rebuild the namespace in etcd, adopt a Kafka cluster, and print rights.')
+    .description('Inspect, rebuild or move the namespace in etcd, adopt a Kafka cluster, and print rights.')
     .addCommand(show)
     .addCommand(rebuild)
+    .addCommand(moveCommand(context))
     .addCommand(adoptCommand(context))
     .addCommand(rightsCommand(context));
+}
+
+const MOVE_HELP = `
+Run it with the workers' variables, and the new ETCD_PREFIX. First stop all workers of the datacenter. It refuses while a worker ID is held
+under either prefix, shows both, and asks. It copies what etcd remembers of ledgers, sequences and topics, then gives the datacenter to the new
+prefix: workers of the old one refuse with NAMESPACE_MISMATCH. If it is interrupted, run it again.
+
+Then run 'idalloc namespace rebuild' with the new prefix: IDs start above everything that the old namespace reserved. What lies below the old
+prefix stays as it is. To undo it, run it with the old prefix; without a rebuild in between, workers then go on as before.
+
+Examples:
+  idalloc namespace move
+  idalloc namespace move --yes --json`;
+
+/** `idalloc namespace move`: gives the datacenter to a namespace at another prefix of etcd. */
+function moveCommand(context: CliContext): Command {
+  return new Command('move')
+    .description('Move the namespace to ETCD_PREFIX, from the prefix where it is.')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print one line of JSON: {"from","to","copied","moved"}')
+    .addHelpText('after', MOVE_HELP)
+    .action(async (flags: MoveFlags) => (await import('./move-run.ts')).runMove(context, flags));
 }
 
 const ADOPT_HELP = `
