@@ -2,7 +2,8 @@ import { Argument, Command, type Option } from 'commander';
 import type { CliContext } from './context.ts';
 
 const EXAMPLES = `
-The script completes commands, options and the values that an option has a choice of.
+The script completes commands, options and the values that an option has a choice of; names of sequences too, which it asks etcd for,
+with the variables of the shell.
 
 Examples:
   eval "$(idalloc completion bash)"        in ~/.bashrc
@@ -42,12 +43,21 @@ interface Level {
   readonly commands: readonly Word[];
   readonly options: readonly Word[];
   /** The options that take a value, each with its choices: none if it takes any text. */
-  readonly values: readonly { readonly option: string; readonly choices: readonly string[] }[];
+  readonly values: readonly {
+    readonly option: string;
+    readonly choices: readonly string[];
+    readonly isSequence: boolean;
+  }[];
   /** The values that its arguments have a choice of. */
   readonly choices: readonly string[];
+  /** Whether its argument is the name of a sequence that there is. */
+  readonly takesSequence: boolean;
 }
 
 const HELP: Word = { word: '--help', meaning: 'display help for command' };
+
+/** The names of sequences, one a line, for all shells; nothing while etcd does not answer. */
+const SEQUENCES = 'idalloc sequence list --names 2>/dev/null';
 
 function levelsOf(program: Command): Level[] {
   const levels = (command: Command, path: readonly string[]): Level[] => [
@@ -64,8 +74,13 @@ function levelOf(command: Command, path: string): Level {
     path,
     commands: command.commands.map((child) => ({ word: child.name(), meaning: child.description() })),
     options: [...options.map((option) => ({ word: nameOf(option), meaning: option.description })), HELP],
-    values: options.filter(takesValue).map((option) => ({ option: nameOf(option), choices: option.argChoices ?? [] })),
+    values: options.filter(takesValue).map((option) => ({
+      option: nameOf(option),
+      choices: option.argChoices ?? [],
+      isSequence: nameOf(option) === '--sequence',
+    })),
     choices: command.registeredArguments.flatMap(({ argChoices }: Argument) => argChoices ?? []),
+    takesSequence: path.startsWith('sequence ') && path !== 'sequence create' && command.registeredArguments.length > 0,
   };
 }
 
@@ -91,14 +106,17 @@ function fishQuoted(text: string): string {
 function bash(program: Command): string {
   const levels = levelsOf(program);
   const values = levels.flatMap(({ path, values }) =>
-    values.map(({ option, choices }) => {
-      const reply = choices.length === 0 ? '' : ` COMPREPLY=($(compgen -W ${quoted(choices.join(' '))} -- "$word"));`;
+    values.map(({ option, choices, isSequence }) => {
+      const list = isSequence ? `"$(${SEQUENCES})"` : quoted(choices.join(' '));
+      const hasNone = choices.length === 0 && !isSequence;
+      const reply = hasNone ? '' : ` COMPREPLY=($(compgen -W ${list} -- "$word"));`;
       return `    ${quoted(`${path} ${option}`)})${reply} return ;;`;
     }),
   );
-  const words = levels.map(({ path, commands, options, choices }) => {
+  const words = levels.map(({ path, commands, options, choices, takesSequence }) => {
     const all = [...commands.map(({ word }) => word), ...choices, ...options.map(({ word }) => word)];
-    return `    ${quoted(path)}) words=${quoted(all.join(' '))} ;;`;
+    const names = takesSequence ? ` [[ "$word" == -* ]] || words+=" $(${SEQUENCES})"` : '';
+    return `    ${quoted(path)}) words=${quoted(all.join(' '))};${names} ;;`;
   });
   return `# idalloc for bash: eval "$(idalloc completion bash)"
 _idalloc() {
@@ -126,14 +144,16 @@ function zsh(program: Command): string {
   const described = (words: readonly Word[]) =>
     words.map(({ word, meaning }) => quoted(`${word.replaceAll(':', '\\:')}:${meaning}`)).join(' ');
   const values = levels.flatMap(({ path, values }) =>
-    values.map(({ option, choices }) => {
-      const action = choices.length === 0 ? '_default' : `compadd -- ${choices.map(quoted).join(' ')}`;
+    values.map(({ option, choices, isSequence }) => {
+      const list = isSequence ? `$(${SEQUENCES})` : choices.map(quoted).join(' ');
+      const action = list === '' ? '_default' : `compadd -- ${list}`;
       return `    ${quoted(`${path} ${option}`)}) ${action}; return ;;`;
     }),
   );
-  const words = levels.map(({ path, commands, options, choices }) => {
+  const words = levels.map(({ path, commands, options, choices, takesSequence }) => {
     const first = described([...commands, ...choices.map((word) => ({ word, meaning: word }))]);
-    return `    ${quoted(path)}) commands=(${first}); options=(${described(options)}) ;;`;
+    const names = takesSequence ? `$(${SEQUENCES})` : '';
+    return `    ${quoted(path)}) commands=(${first}${names}); options=(${described(options)}) ;;`;
   });
   return `#compdef idalloc
 # idalloc for zsh: eval "$(idalloc completion zsh)" after compinit, or a file _idalloc in a directory of fpath
@@ -160,16 +180,18 @@ if [ "\${funcstack[1]}" = _idalloc ]; then _idalloc "$@"; else compdef _idalloc 
 
 function fish(program: Command): string {
   const levels = levelsOf(program);
-  const lines = levels.flatMap(({ path, commands, options, values, choices }) => {
+  const lines = levels.flatMap(({ path, commands, options, values, choices, takesSequence }) => {
     const here = `complete -c idalloc -n ${fishQuoted(`__idalloc_at ${path}`.trim())}`;
     const taken = (word: string) => {
       const value = values.find(({ option }) => option === word);
       if (value === undefined) return '';
+      if (value.isSequence) return ` -x -a ${fishQuoted(`(${SEQUENCES})`)}`;
       return value.choices.length === 0 ? ' -r -F' : ` -x -a ${fishQuoted(value.choices.join(' '))}`;
     };
     return [
       ...commands.map(({ word, meaning }) => `${here} -a ${fishQuoted(word)} -d ${fishQuoted(meaning)}`),
       ...choices.map((word) => `${here} -a ${fishQuoted(word)}`),
+      ...(takesSequence ? [`${here} -a ${fishQuoted(`(${SEQUENCES})`)}`] : []),
       ...options.map(
         ({ word, meaning }) =>
           `${here} -l ${fishQuoted(word.replace(/^-+/, ''))}${taken(word)} -d ${fishQuoted(meaning)}`,

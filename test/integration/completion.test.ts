@@ -13,10 +13,15 @@ const scripts = Object.fromEntries(
   await Promise.all(Object.keys(SHELLS).map(async (shell) => [shell, await cli(['completion', shell])] as const)),
 );
 
+const NAMES = ['invoices/2026', 'invoices/2027', 'tickets'];
+/** Stands for the command that the scripts ask. */
+const LISTING = `#!/bin/sh\n[ "$*" = 'sequence list --names' ] && printf '%s\\n' ${NAMES.join(' ')}\n`;
+
 let dir = '';
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'idalloc-completion-'));
   for (const [shell, { out }] of Object.entries(scripts)) writeFileSync(join(dir, shell), out);
+  writeFileSync(join(dir, 'idalloc'), LISTING, { mode: 0o755 });
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 
@@ -44,7 +49,8 @@ source ${join(dir, 'zsh')}; words=("$@"); CURRENT=$#; _idalloc`,
 function offered(shell: Shell, line: string): string[] {
   const words = line.split(' ');
   const last = words.at(-1) ?? '';
-  const printed = execFileSync(shell, ASK[shell](words), { encoding: 'utf8', env: { ...process.env, HOME: dir } });
+  const env = { ...process.env, HOME: dir, PATH: `${dir}:${process.env.PATH}` };
+  const printed = execFileSync(shell, ASK[shell](words), { encoding: 'utf8', env });
   const found = printed.split('\n').map((text) => text.split('\t')[0] ?? '');
   return found.filter((word) => word !== '' && word.startsWith(last));
 }
@@ -85,6 +91,13 @@ describe.each(HERE)('%s completes', (shell) => {
       FORM_NAMES.filter((name) => name.startsWith('u')).toSorted(),
     );
     expect(offered(shell, 'idalloc request --correlation-id wor')).toEqual([]);
+  });
+
+  test('the name of a sequence that there is, but not that of a new one', () => {
+    const named = (line: string) => offered(shell, line).filter((word) => !word.startsWith('-'));
+    expect(named('idalloc sequence show inv').toSorted()).toEqual(['invoices/2026', 'invoices/2027']);
+    expect(named('idalloc request --count 1 --sequence ').toSorted()).toEqual(NAMES);
+    expect(named('idalloc sequence create ')).toEqual([]);
   });
 
   test('the choice of an argument', () => {

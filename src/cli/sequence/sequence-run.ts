@@ -43,6 +43,7 @@ export interface RestartFlags extends JsonFlag {
 
 export interface ListFlags extends JsonFlag {
   readonly all?: true;
+  readonly names?: true;
 }
 
 export interface CloseFlags extends JsonFlag {

@@ -91,12 +91,16 @@ export function sequenceCommand(context: CliContext): Command {
   const list = new Command('list')
     .description('List the sequences with their next numbers.')
     .option('--all', 'read all that the ledger has')
+    .option('--names', 'print only the names that etcd remembers, one a line: it asks neither Kafka nor workers')
     .option(
       '--json',
-      'print one line of JSON: {"sequences":[…],"since"}, each as show prints it; since is null with --all',
+      'print one line of JSON: {"sequences":[…],"since"}, each as show prints it; since is null with --all; with --names {"names"}',
     )
     .addHelpText('after', LIST_HELP)
-    .action(async (flags: ListFlags) => (await run()).listSequences(context, flags));
+    .action(async (flags: ListFlags) => {
+      if (flags.names === true) return (await import('./sequence-names.ts')).listNames(context, flags.json);
+      return (await run()).listSequences(context, flags);
+    });
   const show = new Command('show')
     .description('Show a sequence with its next number.')
     .argument('<name>', NAME_HELP, sequenceName)
