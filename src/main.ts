@@ -145,6 +145,9 @@ const result = await runCli(args, {
     input: process.stdin.isTTY === true,
     output: process.stdout.isTTY === true,
     errors: process.stderr.isTTY === true,
+    get columns() {
+      return process.stdout.columns ?? process.stderr.columns;
+    },
   },
   ask,
 });

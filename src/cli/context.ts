@@ -34,6 +34,8 @@ interface Terminal {
   readonly input: boolean;
   readonly output: boolean;
   readonly errors: boolean;
+  /** The width of the terminal in characters; it changes with its window. Undefined if there is none. */
+  readonly columns?: number | undefined;
 }
 
 export const EXIT = {

@@ -57,6 +57,36 @@ export function message(text: string): string {
   return `${lines.map((line) => line.replace(/\S+/g, cut)).join('\n')}\n`;
 }
 
+/**
+ * Prose in lines of at most `width` characters. What is indented, such as a table or an example, stays as it is: it is
+ * to be read or copied in one line.
+ */
+export function wrapped(text: string, width: number): string {
+  const lines: string[] = [];
+  let prose: string[] = [];
+  const endProse = () => {
+    let line = '';
+    for (const word of prose) {
+      if (line !== '' && line.length + 1 + word.length > width) {
+        lines.push(line);
+        line = '';
+      }
+      line = line === '' ? word : `${line} ${word}`;
+    }
+    if (line !== '') lines.push(line);
+    prose = [];
+  };
+  for (const line of text.split('\n')) {
+    if (/^\S/.test(line)) prose.push(...line.split(' '));
+    else {
+      endProse();
+      lines.push(line);
+    }
+  }
+  endProse();
+  return lines.join('\n');
+}
+
 /** A result as one line of JSON. What is undefined in it is left out. */
 export function jsonLine(view: object): string {
   return `${JSON.stringify(view)}\n`;

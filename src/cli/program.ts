@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { jsonLine, message } from './output.ts';
+import { jsonLine, message, wrapped } from './output.ts';
 import { terminalText } from './terminal.ts';
 
 /**
@@ -88,11 +88,29 @@ export async function program(context: CliContext, first = ''): Promise<Command>
   return root;
 }
 
-/** commander passes settings on only to subcommands that it creates itself. */
+/** Longer lines are hard to read, however wide the terminal is. */
+const MOST_COLUMNS = 120;
+/** Where there is no terminal. */
+const USUAL_COLUMNS = 80;
+
+/**
+ * commander passes settings on only to subcommands that it creates itself. It fits its own part of a help to the
+ * terminal, but not the texts that are added to it.
+ */
 function prepare(command: Command, context: CliContext): void {
   command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
-  const outputError = (text: string) => context.err(message(text));
-  command.configureOutput({ writeOut: context.out, writeErr: context.err, outputError });
+  const columns = (isTerminal: boolean) =>
+    isTerminal && context.terminal.columns !== undefined ? Math.min(context.terminal.columns, MOST_COLUMNS) : undefined;
+  command.configureOutput({
+    writeOut: (text) => {
+      const width = columns(context.terminal.output);
+      context.out(width === undefined ? text : wrapped(text, width));
+    },
+    writeErr: context.err,
+    outputError: (text) => context.err(message(text)),
+    getOutHelpWidth: () => columns(context.terminal.output) ?? USUAL_COLUMNS,
+    getErrHelpWidth: () => columns(context.terminal.errors) ?? USUAL_COLUMNS,
+  });
   for (const child of command.commands) prepare(child, context);
 }
 

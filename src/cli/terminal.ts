@@ -90,10 +90,11 @@ export class Progress {
   /** `done` of the total, so far. */
   show(done: number): void {
     const now = this.#now();
-    const { errors } = this.#context.terminal;
+    const { errors, columns } = this.#context.terminal;
     if (now - this.#shownMs < (errors ? REDRAW_MS : LINE_MS)) return;
     this.#shownMs = now;
-    const text = progressText(this.#what, done, this.#total, now - this.#startedMs);
+    const width = errors ? columns : undefined;
+    const text = progressText(this.#what, { done, total: this.#total, elapsedMs: now - this.#startedMs }, width);
     this.#context.err(errors ? `${CLEAR_LINE}${text}` : `${text}\n`);
     this.#drawn = errors;
   }
@@ -105,10 +106,20 @@ export class Progress {
   }
 }
 
-function progressText(what: string, done: number, total: number, elapsedMs: number): string {
+/**
+ * In less than `width` characters, since only a single line can be redrawn: a narrow terminal has no bar, and the end
+ * of the text is cut.
+ */
+function progressText(
+  what: string,
+  { done, total, elapsedMs }: { readonly done: number; readonly total: number; readonly elapsedMs: number },
+  width = Number.POSITIVE_INFINITY,
+): string {
   const part = total === 0 ? 1 : Math.min(1, done / total);
   const full = Math.floor(part * BAR_CELLS);
   const rate = elapsedMs > 0 ? Math.round((done * 1_000) / elapsedMs) : 0;
   const bar = `${'█'.repeat(full)}${'░'.repeat(BAR_CELLS - full)}`;
-  return `${what} ${bar} ${Math.floor(part * 100)} %  ${done} of ${total}, ${rate}/s`;
+  const figures = `${Math.floor(part * 100)} %  ${done} of ${total}, ${rate}/s`;
+  const text = `${what} ${bar} ${figures}`;
+  return text.length < width ? text : `${what} ${figures}`.slice(0, width - 1);
 }

@@ -84,6 +84,17 @@ describe('the command line', () => {
     expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){7}/);
   });
 
+  test.each([80, 100, 200])('help fits a terminal with %i columns, but for what is to be copied', async (columns) => {
+    const terminal = { input: true, output: true, errors: true, columns };
+    const { out } = await cli(['namespace', 'rebuild', '--help'], {}, undefined, { terminal });
+    const [prose = '', examples = ''] = out.split('Examples:\n');
+    expect(prose.split('\n').filter((line) => line.length > Math.min(columns, 120))).toEqual([]);
+    expect(prose.split(/\s+/)).toEqual(
+      (await cli(['namespace', 'rebuild', '--help'])).out.split('Examples:\n')[0]?.split(/\s+/),
+    );
+    expect(examples).toContain('  idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z\n');
+  });
+
   test('worker --help names every variable', async () => {
     const { out } = await cli(['worker', '--help']);
     expect(Object.keys(VARIABLES).filter((name) => !out.includes(name))).toEqual([]);

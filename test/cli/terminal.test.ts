@@ -98,3 +98,16 @@ test.each([
   expect(logText({ terminal, env }, format, 'output')).toEqual(expected);
   expect(logText({ terminal, env }, format, 'errors')).toEqual(expected);
 });
+
+test.each([
+  [200, 'reading ████████████░░░░░░░░░░░░ 50 %  100 of 200, 100/s'],
+  [40, 'reading 50 %  100 of 200, 100/s'],
+  [20, 'reading 50 %  100 o'],
+])('progress stays in one line of a terminal with %i columns, so that it can be redrawn', (columns, line) => {
+  let now = 0;
+  const { context: seen, printed } = context({ terminal: { ...SOMEBODY, columns } });
+  const progress = new Progress(seen, 'reading', 200, () => now);
+  now = 1_000;
+  progress.show(100);
+  expect(terminalText(printed())).toBe(`\r\u001b[K${line}`);
+});
