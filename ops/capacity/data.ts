@@ -56,6 +56,8 @@ export interface Served {
   /** IDs in each request. */
   readonly count: number;
   readonly requestsPerS: number;
+  /** Of all rounds, of which requestsPerS is the median; undefined if the run did not keep it. */
+  readonly range?: { readonly least: number; readonly most: number };
   /** Processor time of the workers for a request, in µs. */
   readonly workerUs: number;
   /** Processor time of the broker for a request, with one replica of each topic, in µs. */

@@ -1,5 +1,6 @@
 import { table } from '../dev/markdown.ts';
 import { type CapacityData, CRASH, type Door, type Form, IN_FLIGHT, MOST_OTHERS_PERCENT, type Served } from './data.ts';
+import { trustText } from './odd.ts';
 import {
   BROKER_CORES,
   COPIES,
@@ -27,9 +28,10 @@ const few = (value: number) => Number(value.toPrecision(3)).toLocaleString('en')
 const gigabytes = (bytes: number) => few(bytes / 1e9);
 const minutes = (seconds: number) => few(seconds / 60);
 
-/** The cells of a figure of requests. */
-function servedCells({ count, requestsPerS, workerUs, brokerUs }: Served): string[] {
-  return [whole(requestsPerS), whole(count * requestsPerS), few(workerUs), few(brokerUs)];
+/** The cells of a figure of requests; the rate with its range, if the run kept it. */
+function servedCells({ count, requestsPerS, range, workerUs, brokerUs }: Served): string[] {
+  const spread = range === undefined ? '' : ` (${whole(range.least)} to ${whole(range.most)})`;
+  return [`${whole(requestsPerS)}${spread}`, whole(count * requestsPerS), few(workerUs), few(brokerUs)];
 }
 const SERVED_HEAD = ['requests/s', 'IDs/s', "worker's µs each", "broker's µs each"];
 
@@ -162,6 +164,26 @@ function othersText({ disturbed }: CapacityData): string {
   return `**Other programs took more than ${MOST_OTHERS_PERCENT} % of them during some parts, whose figures a quiet machine does not have: ${parts.join(', ')}.**`;
 }
 
+/** What a reader wants to know first. */
+function headline({ counts, latency, inProcess }: CapacityData): string {
+  const [one] = counts;
+  const at = (share: number) => latency.points.find((point) => point.share === share);
+  const [idle, half] = [at(0.1), at(0.5)];
+  const next = inProcess.find(({ name }) => name === 'idalloc client, next()');
+  if (!one || !idle || !half || !next) throw new RangeError('the run lacks a figure of the headline');
+  return `A request of one ID takes a worker ${few(one.workerUs)} µs of processor time, so one core answers ${whole(1e6 / one.workerUs)} requests a second. From when a
+request is due until its reply is read, p50 is ${few(idle.p50Ms)} ms and p99 ${few(idle.p99Ms)} ms at a tenth of the highest rate (${whole(idle.requestsPerS)} requests/s), and ${few(half.p50Ms)}
+and ${few(half.p99Ms)} ms at half of it. \`next()\` of the client library takes ${few(next.nsPerId)} ns.`;
+}
+
+/** What a request takes in the topics. A forwarded one is two records of the request topic. */
+function bytesText({ counts, ways }: CapacityData): string {
+  const [one] = counts;
+  const forwarded = ways.find(({ way }) => way === 'forwarded');
+  return `A request of one ID takes ${one?.bytes.requests} bytes in the request topic, ${one?.bytes.ledger} in the ledger and ${one?.bytes.replies} in the reply topic, on each replica;
+one that is forwarded takes ${forwarded?.bytes.requests} in the request topic. Trace headers come on top, in request and reply.`;
+}
+
 function latencyText({ rounds }: CapacityData['latency']): string {
   return rounds === undefined
     ? 'Each row is one measurement of ten seconds, so a single pause of a third of a second makes a p99 of some 240 ms.'
@@ -171,8 +193,9 @@ function latencyText({ rounds }: CapacityData['latency']): string {
 /** The generated parts of the page, by the name of their markers. */
 export function partsOf(data: CapacityData): Readonly<Record<string, string>> {
   const { machine, counts, partitions, workers, latency, index } = data;
-  const [one] = counts;
   return {
+    headline: headline(data),
+    trust: trustText(data),
     machine: `Measured on ${data.date} with version ${data.version}, on ${machine.cores} cores (${machine.processor}) and ${machine.memoryGib} GiB with
 Node ${machine.node.replace('v', '')}; they also ran ${machine.servers.join(', ')} and the load.
 ${othersText(data)}`,
@@ -184,8 +207,8 @@ ${othersText(data)}`,
       'a request of one ID',
       data.ways.map((row) => [row.way, row]),
     ),
-    bytes: `A request of one ID takes ${one?.bytes.requests} bytes in the request topic, ${one?.bytes.ledger} in the ledger and ${one?.bytes.replies} in the reply topic, on each replica.`,
-    forms: `For whoever shows it, writing an ID in a [form](../reference/forms.md) ${costOfForms(data)}`,
+    bytes: bytesText(data),
+    forms: `Writing an ID in another [form](../reference/forms.md) ${costOfForms(data)} That is done by the program that shows it.`,
     latency: `${table(
       ['load', 'requests/s', 'p50, ms', 'p99, ms'],
       latency.points.map(({ share, requestsPerS, p50Ms, p99Ms }) => [

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { type CapacityData, DATA_FILE, type Disturbed, MOST_OTHERS_PERCENT } from '../../ops/capacity/data.ts';
+import { contradictionsOf } from '../../ops/capacity/odd.ts';
 import { writeCapacity } from '../../ops/capacity/write.ts';
 import { readManifest } from '../../ops/release/packages.ts';
 import { optionsOf } from './options.ts';
@@ -18,11 +19,12 @@ import { type Effort, latency, serving } from './report/serving.ts';
 const values = optionsOf(
   'bench:report',
   [
-    'Measures what the page on capacity shows, and writes its figures, tables and plots: about 15 minutes on two quiet cores.',
+    'Measures what the page on capacity shows, and writes its figures, tables and plots: about 20 minutes on two quiet cores.',
     `Parts while others take more than ${MOST_OTHERS_PERCENT} % of the machine are marked on the page; then it exits with 1.`,
+    "Figures that can't be, such as more IDs than the layout has, are not kept unless noise explains them: it exits with 1.",
     'Redis and PostgreSQL are measured if they are installed (apt-get install redis-server postgresql).',
   ],
-  { scale: 1, rounds: 3, out: '', redraw: false },
+  { scale: 1, rounds: 5, out: '', redraw: false },
   {
     scale: 'how much each part does; 0.05 tries the program in a few minutes',
     rounds: 'of what is served as fast as possible; the median counts',
@@ -89,7 +91,13 @@ async function measured(): Promise<CapacityData> {
 
 if (!values.redraw) {
   const file = values.out === '' ? DATA_FILE : resolve(values.out);
-  writeFileSync(file, `${JSON.stringify(await measured(), undefined, 1)}\n`);
+  const data = await measured();
+  const wrong = contradictionsOf(data);
+  if (wrong.length > 0 && values.out === '') {
+    say(`figures that can't be; measure again on a quiet machine:\n${wrong.join('\n')}`);
+    process.exit(1);
+  }
+  writeFileSync(file, `${JSON.stringify(data, undefined, 1)}\n`);
   say(`${file}, after ${Math.round((performance.now() - begunMs) / 60_000)} min`);
 }
 if (values.out === '') await writeCapacity();

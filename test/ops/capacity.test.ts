@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type CapacityData, CRASH, readData, type Served } from '../../ops/capacity/data.ts';
+import { contradictionsOf, noiseOf } from '../../ops/capacity/odd.ts';
 import { GOALS, pageOf, partsOf } from '../../ops/capacity/page.ts';
 import { planOf } from '../../ops/capacity/plan.ts';
 import { plotsOf, svgOf } from '../../ops/capacity/plots.ts';
@@ -22,7 +23,7 @@ describe('the page on capacity', () => {
   });
 
   test('shows every part, and only parts that exist', () => {
-    expect(() => pageOf('<!-- figures: plan -->\n<!-- end -->', DATA)).toThrow(/does not show the figures machine/);
+    expect(() => pageOf('<!-- figures: plan -->\n<!-- end -->', DATA)).toThrow(/does not show the figures headline, /);
     expect(() => pageOf('<!-- figures: other -->\n<!-- end -->', DATA)).toThrow(/'other', which do not exist/);
   });
 
@@ -38,6 +39,30 @@ describe('the page on capacity', () => {
     expect(partsOf({ ...DATA, disturbed: [] }).machine).toContain('Other programs took at most 5 %');
     const marked = partsOf({ ...DATA, disturbed: [{ part: 'latency', othersPercent: 23 }] }).machine;
     expect(marked).toMatch(/\*\*Other programs took more than 5 % .*: latency \(23 %\)\.\*\*/);
+  });
+
+  test('says how far the same case was apart, and of what can not be that it is noise', () => {
+    expect(noiseOf(DATA).times).toBe(3);
+    const { trust = '' } = partsOf(DATA);
+    expect(trust).toMatch(/One case was measured 3 times/);
+    expect(contradictionsOf(DATA)).toEqual([]);
+  });
+
+  test('refuses a run that contradicts itself: more IDs than the layout has, or a detour that costs nothing', () => {
+    const [one, ...counts] = DATA.counts;
+    const [own, forwarded, ...ways] = DATA.ways;
+    if (!one || !own || !forwarded) throw new Error('the kept run lacks these figures');
+    const tooMany = { ...DATA, counts: [one, ...counts, { ...one, count: 1_000, requestsPerS: 8_000 }] };
+    expect(contradictionsOf(tooMany)).toEqual([expect.stringContaining('8,000,000 IDs/s')]);
+    const tooCheap = { ...DATA, ways: [own, { ...forwarded, workerUs: own.workerUs / 3 }, ...ways] };
+    expect(contradictionsOf(tooCheap)).toEqual([expect.stringContaining('A forwarded request')]);
+  });
+
+  test('shows the range of the rounds where the run kept it', () => {
+    const [one, ...counts] = DATA.counts;
+    if (one === undefined) throw new Error('the kept run lacks counts');
+    const ranged = { ...one, range: { least: 70_000, most: 90_000 } };
+    expect(partsOf({ ...DATA, counts: [ranged, ...counts] }).counts).toContain('(70,000 to 90,000)');
   });
 
   test('plans up to 3,000,000 IDs/s and 100,000 requests/s', () => {

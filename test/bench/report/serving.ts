@@ -75,7 +75,7 @@ async function serveOnce(report: ReportServers, { scale }: Effort, one: Case): P
   };
 }
 
-/** Cases in turn, round by round; of each the run with the median rate. */
+/** Cases in turn, round by round; of each the run with the median rate, and the range of all. */
 export async function serve(report: ReportServers, effort: Effort, cases: readonly Partial<Case>[]): Promise<Served[]> {
   const found = cases.map((): Served[] => []);
   for (let round = 1; round <= effort.rounds; round += 1) {
@@ -86,8 +86,10 @@ export async function serve(report: ReportServers, effort: Effort, cases: readon
     }
   }
   return found.map((rounds) => {
-    const middle = median(rounds.map(({ requestsPerS }) => requestsPerS));
-    return rounds.find(({ requestsPerS }) => requestsPerS === middle) as Served;
+    const rates = rounds.map(({ requestsPerS }) => requestsPerS);
+    const middle = median(rates);
+    const range = { least: Math.min(...rates), most: Math.max(...rates) };
+    return { ...(rounds.find(({ requestsPerS }) => requestsPerS === middle) as Served), range };
   });
 }
 
