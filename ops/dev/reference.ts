@@ -10,26 +10,17 @@ import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import type { Variable } from '../../src/config/variables.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
-import { ERRORS, type ErrorCode } from '../../src/errors.ts';
+import { ERRORS } from '../../src/errors.ts';
 import { REFUSAL_STATUSES } from '../../src/http/ledger-issuer.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
-import { SUITES } from '../../test/integration/suites.ts';
 import { cell, list, pageOf, table } from './markdown.ts';
 import { monitoring } from './monitoring.ts';
 import { ROOT } from './paths.ts';
 
-const RUNBOOK = join(ROOT, 'docs/operations/runbook.md');
 const HTTP_ROOM = join(ROOT, 'src/http');
 
 /** The pages that are generated. */
-export const REFERENCE_PAGES = [
-  'configuration.md',
-  'cli.md',
-  'metrics.md',
-  'error-codes.md',
-  'real-server-tests.md',
-  'monitoring.md',
-] as const;
+export const REFERENCE_PAGES = ['configuration.md', 'cli.md', 'metrics.md', 'error-codes.md', 'monitoring.md'] as const;
 type ReferencePage = (typeof REFERENCE_PAGES)[number];
 
 const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
@@ -37,13 +28,11 @@ const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'cli.md': commandLine,
   'metrics.md': metrics,
   'error-codes.md': errorCodes,
-  'real-server-tests.md': realServerTests,
   'monitoring.md': monitoring,
 };
 
 /** Those of pages that are not part of the reference. */
 const FOLDERS: Partial<Record<ReferencePage, string>> = {
-  'real-server-tests.md': 'docs/internals',
   'monitoring.md': 'docs/operations',
 };
 
@@ -242,23 +231,6 @@ dashboard that use them.`,
 
 // --- error codes
 
-/** What each code means: the first sentence of its entry in the runbook. */
-function meanings(): ReadonlyMap<string, string> {
-  const parts = readFileSync(RUNBOOK, 'utf8').split(/^### /m).slice(1);
-  return new Map(
-    parts.map((text) => {
-      const [, code = '', meaning = ''] = /^(.*)\n[\s\S]*?^\*\*Meaning\*\*: ([\s\S]*?)\n\n/m.exec(text) ?? [];
-      const [first = ''] = meaning
-        .replace('† ', '')
-        .replaceAll(/\s+/g, ' ')
-        .split(/(?<=\.) /);
-      return [code, cell(first.startsWith('etcd') ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`)];
-    }),
-  );
-}
-
-// --- error codes
-
 /**
  * The HTTP statuses of codes: those in the API's sources, those of what the ledger decides, and 503 for reasons why a
  * worker does not serve.
@@ -275,55 +247,30 @@ function statuses(): ReadonlyMap<string, string> {
 }
 
 function errorCodes(): string {
-  const [meaning, http] = [meanings(), statuses()];
-  const row = (code: string, ...flags: readonly (string | false)[]) => {
-    const shown = [...flags, http.get(code)].filter(Boolean).join(', ');
-    return [`[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`, shown, meaning.get(code) ?? ''] as const;
-  };
-  const codes = Object.keys(ERRORS) as ErrorCode[];
+  const http = statuses();
+  const link = (code: string) => `[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`;
+  const rows = Object.entries(ERRORS).map(([code, { retryable, deadLetter }]) => [
+    link(code),
+    retryable ? 'yes' : '',
+    deadLetter ? 'yes' : '',
+    http.get(code) ?? '',
+  ]);
   const reasons = UNREADY_REASONS.filter((reason) => !(reason in ERRORS));
   return pageOf(
     `# Error codes
 
 For everyone who sees a code. The set is closed: every error has one of these codes. It is in the \`IdError\` of a reply, the
 \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line, \`idalloc_errors_total{code}\`, the \`code\` of an HTTP
-problem, and the last line of a command. Each links to its entry in the [runbook](../operations/runbook.md), which has the remedy.
+problem, and the last line of a command. Each links to its entry in the [runbook](../operations/runbook.md): meaning and remedy.
 
 - **retry**: the same call may succeed later without any change.
 - **dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
-- **A number** is the status with which the [HTTP API](http.md) returns the code.`,
-    list(codes.map((code) => row(code, ERRORS[code].retryable && 'retry', ERRORS[code].deadLetter && 'dead letter'))),
+- **HTTP**: the status with which the [HTTP API](http.md) returns the code.`,
+    table(['code', 'retry', 'dead letter', 'HTTP'], rows),
     `## Further reasons of readiness
 
 \`/readyz\` also has these. With a status they are reasons of the gate, in \`idalloc_gate{reason}\` too; with the others the gate is open.`,
-    list(reasons.map((reason) => row(reason))),
-  );
-}
-
-/** The page with every file of tests on real servers. */
-function realServerTests(): string {
-  const rows = (project: string) =>
-    Object.entries(SUITES)
-      .filter(([, listed]) => listed.project === project)
-      .map(([name, { shows, seconds }]) => [`\`${name}\``, cell(shows), String(seconds)]);
-  const head = ['file', 'what it alone shows', 's'];
-  return pageOf(
-    `# Tests on real servers
-
-For whoever changes the code: every file of \`test/integration\`, the suite that runs it, what it shows that nothing before it does, and the
-seconds it took on two cores beside other files. [How the guarantees are tested](testing.md) explains the levels.`,
-    `## The short suite
-
-\`npm test\`: what only real servers show.\n\n${table(head, rows('short'))}`,
-    `## The long suite
-
-\`npm run test:full\`. "Also simulated": the simulator shows it too, in more variants.\n\n${table(head, rows('long'))}`,
-    `## The long suite, two files at a time
-
-These are late beside many others.\n\n${table(head, rows('few'))}`,
-    `## The long suite, one file at a time
-
-These measure, or break the suite's servers in any order.\n\n${table(head, rows('alone'))}`,
+    reasons.map((reason) => `- ${link(reason)}${http.has(reason) ? ` (${http.get(reason)})` : ''}`).join('\n'),
   );
 }
 

@@ -27,15 +27,16 @@ describe('the generated reference', () => {
     expect(served.filter((name) => !new RegExp(`^- \`${name}[\`{]`, 'm').test(page))).toEqual([]);
   });
 
-  test('has the flags of each error code, and one sentence that says what it means', () => {
+  test('has the flags of each error code, and its status over HTTP', () => {
     const rows = renderReference('error-codes.md').split('\n');
+    const yes = (is: boolean) => (is ? 'yes' : '');
     const poor = Object.entries(ERRORS).filter(([code, { retryable, deadLetter }]) => {
-      const row = rows.find((line) => line.startsWith(`- [\`${code}\`]`)) ?? '';
-      const shown = /^- \[`\w+`\]\(\S+\)(?: \(([^)]+)\))?: \S.{9,130}\.$/.exec(row);
-      const flags = shown?.[1] ?? '';
-      return shown === null || flags.includes('retry') !== retryable || flags.includes('dead letter') !== deadLetter;
+      const row = rows.find((line) => line.startsWith(`| [\`${code}\`](../operations/runbook.md#`)) ?? '';
+      const [, retry = '', letter = '', status = ''] = row.split(' |').map((text) => text.trim());
+      return [retry, letter].join() !== [yes(retryable), yes(deadLetter)].join() || !/^(\d{3})?$/.test(status);
     });
     expect(poor).toEqual([]);
+    expect(rows.find((line) => line.includes('QUOTA_EXCEEDED'))).toMatch(/\| yes \| {2}\| 429 \|$/);
   });
 
   test('has the options of each command', () => {
