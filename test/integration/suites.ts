@@ -17,7 +17,7 @@ interface Listed {
 /**
  * Every file of tests on real servers, with its seconds and what it shows. What unit tests or the simulator show is not
  * repeated here, but for a few whole histories: "also simulated". A file is in the short suite if most changes can
- * break what it shows, else in the long one. docs/internals/real-server-tests.md has this as a table.
+ * break what it shows, else in the long one.
  */
 const FILES: Readonly<Record<Project, string>> = {
   short: `
@@ -79,6 +79,7 @@ million-numbers      180  a million numbers through kills, freezes, a lost tail,
 two-memories         150  a site on a mirror that lags, a copy at other offsets, an empty cluster, after a lost tail; also simulated: numbers go on, each once
 takeovers            117  restarts with an instance ID, rolling restarts, a fenced process
 status-page           20  the status page in a real browser: a ready worker, and one whose etcd is gone
+migrate               25  the page of migration on a PostgreSQL, if that is installed
 quotas                40  quotas from a file, and requests over a quota, with the client library
 testcontainers        76  the package for tests of users, with containers and faults
 three-brokers        190  frozen leaders, two dead brokers of three, and a client while leaders move and a broker gets another address

@@ -16,8 +16,9 @@ export const FOLLOWED: readonly string[] = [
   'docs/how-to/rebuild.md',
   'docs/how-to/sql-json-browsers.md',
   'docs/reference/forms.md',
-  // The last one, since an audit counts the records of sequences.
+  // The last ones, since an audit counts the records of sequences.
   'docs/how-to/sequences.md',
+  'docs/how-to/migrate.md',
 ];
 
 /** Runs each block of its pages as printed, on what `npm start` gives. */
@@ -49,6 +50,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/quickstart.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'], // that for NestJS: package-nestjs.test.ts
+  ['docs/how-to/migrate.md', 'test/docs/migrate.test.ts'],
   ['docs/how-to/patterns.md', 'test/docs/patterns.test.ts'],
   ['docs/how-to/sequences.md', 'test/client/sequence.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
