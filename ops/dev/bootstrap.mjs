@@ -9,14 +9,16 @@ import { constants } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { developmentServers } from './development.mjs';
-import { isInstalled } from './install-state.mjs';
+import { isInstalled, packagePaths } from './install-state.mjs';
 import { acquireLock } from './lock.mjs';
 import { parseProcStat } from './process-identity.mjs';
-import { progress } from './progress.mjs';
+import { canRewrite, progress } from './progress.mjs';
 
 const OLDEST_NODE = 20;
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PARENT_CHECK_MS = 200;
+/** How often an installation shows how far it is: a line that is rewritten, or one more line of a log. */
+const INSTALL_SHOWN_MS = canRewrite(process.stderr, process.env) ? 1_000 : 15_000;
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
 /** Compiled code of the command: with a cache from the start on, Node does not load its compiler of TypeScript. */
@@ -70,6 +72,15 @@ function node() {
   );
 }
 
+/** Shows how many packages are there, until it is cleared: npm itself says nothing for a minute or two. */
+function showInstalling() {
+  const paths = packagePaths(readLockfile()).map((path) => join(ROOT, path, 'package.json'));
+  return setInterval(() => {
+    const there = paths.filter(existsSync).length;
+    progress.step(`installing dependencies (npm ci, once): ${there} of ${paths.length} packages`);
+  }, INSTALL_SHOWN_MS);
+}
+
 async function npmCi() {
   progress.step('installing dependencies (npm ci; it takes a minute or two, once)');
   const npmScript = process.env.npm_execpath;
@@ -83,10 +94,12 @@ async function npmCi() {
       stdio: ['ignore', 2, 2],
     },
   );
+  const shown = showInstalling();
   const { error, code, signal } = await new Promise((resolve) => {
     child.once('error', (error) => resolve({ error }));
     child.once('exit', (code, signal) => resolve({ code, signal }));
   });
+  clearInterval(shown);
   progress.settle();
   if (error) fail(`npm can't be run (${error.message}); install npm, which comes with Node.js`);
   if (signal) fail(`npm ci was killed by ${signal}`);

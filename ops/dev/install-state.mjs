@@ -35,3 +35,13 @@ function packagesOf(text) {
 function same(found, wanted) {
   return wanted !== undefined && found.version === wanted.version && found.integrity === wanted.integrity;
 }
+
+/**
+ * The paths of the packages that npm installs on every platform. A package is there once its package.json is.
+ * @param {string} lockfile
+ */
+export function packagePaths(lockfile) {
+  return Object.entries(packagesOf(lockfile)).flatMap(([path, { optional, link }]) =>
+    path === '' || optional || link ? [] : [path],
+  );
+}

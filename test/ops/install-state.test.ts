@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isInstalled } from '../../ops/dev/install-state.mjs';
+import { isInstalled, packagePaths } from '../../ops/dev/install-state.mjs';
 
 type Packages = Record<string, Record<string, unknown>>;
 const text = (packages: Packages) => JSON.stringify({ lockfileVersion: 3, packages });
@@ -30,4 +30,9 @@ test('isInstalled is false if a package is missing or extra', () => {
 
 test('isInstalled is false for an unreadable record', () => {
   expect(isInstalled(text(WANTED), '{"packages":')).toBe(false);
+});
+
+test('the packages that an installation waits for are those of every platform, without the root and links', () => {
+  const linked = { 'node_modules/c': { link: true, resolved: 'ops/c' } };
+  expect(packagePaths(text({ ...WANTED, ...linked }))).toEqual(['node_modules/a']);
 });
