@@ -31,6 +31,8 @@ export interface ReadId {
 
 /** The forms that readId reads; it has rules for text that fits several of them. */
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
+/** The forms that are numbers without a check: any digits fit them. */
+const NUMBERS: readonly FormName[] = [...PLAIN, 'simpleflake'];
 const SHOWN = 50;
 
 /** Reads an ID: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
@@ -48,13 +50,13 @@ export function readIdText(text: string, form: FormName | undefined, settings: F
 function detectId(text: string, settings: FormSettings): ReadId {
   const id = readId(text);
   const found: ReadId[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
-  const refusals: unknown[] = [];
+  const refusals: Refusal[] = [];
   for (const form of FORM_NAMES) {
     if (!FORMS[form].shape.test(text) || (id !== undefined && PLAIN.includes(form))) continue;
     try {
       found.push({ id: openForm(form, settingsFor(form, text, settings)).parse(text), form });
     } catch (error) {
-      refusals.push(error);
+      refusals.push({ form, error });
     }
   }
   const [only, ...others] = found;
@@ -69,13 +71,24 @@ function settingsFor(form: FormName, text: string, settings: FormSettings): Form
   return { prefix: text.slice(0, text.lastIndexOf('_')) };
 }
 
-function unread(text: string, refusals: readonly unknown[]): unknown {
-  const [first, ...others] = refusals;
-  if (first === undefined && /^[0-9]+$/.test(text) && BigInt(text) > MAX_ID)
+/** Why a form does not accept a text of its shape. */
+interface Refusal {
+  readonly form: FormName;
+  readonly error: unknown;
+}
+
+/** A number that is too large fits the shape of some forms by chance: what these lack is beside the point. */
+function unread(text: string, refusals: readonly Refusal[]): unknown {
+  const number = numberOf(text) ?? (/^[0-9]+$/.test(text) ? BigInt(text) : 0n);
+  const isPlain = text.startsWith('0x') || refusals.every(({ form }) => NUMBERS.includes(form));
+  if (number > MAX_ID && isPlain)
     return new IdallocError('INVALID_ID', `${shown(text)} is larger than any ID: the largest is ${MAX_ID}`);
-  if (first !== undefined && others.length === 0) return first;
+  const [first, ...others] = refusals;
+  if (first !== undefined && others.length === 0) return first.error;
   const reasons =
-    refusals.length === 0 ? `the forms are ${FORM_NAMES.join(', ')}` : refusals.map(describeError).join('; ');
+    first === undefined
+      ? `the forms are ${FORM_NAMES.join(', ')}`
+      : refusals.map(({ error }) => describeError(error)).join('; ');
   return new IdallocError('INVALID_ID', `${shown(text)} is not an ID in any form: ${reasons}`);
 }
 

@@ -85,6 +85,9 @@ describe('idalloc decode', () => {
     ['ord_01H4EGVW0J8005', 'wrong check symbol'],
     ['111111111111111111111', 'is not a valid ID in form number'],
     ['99999999999999999999999', 'is larger than any ID: the largest is 9223372036854775807'],
+    ['9223372036854775808', 'error: "9223372036854775808" is larger than any ID: the largest is 9223372036854775807\n'],
+    ['99999999999999999999', 'is larger than any ID'],
+    ['0xffffffffffffffff', 'is larger than any ID'],
     ['3b241101-e2bb-4255-8caf-4136c566a962', 'it was not written with any of the keys'],
   ])('rejects %s, which no form wrote', async (text, message) => {
     const { code, out, err } = await cli(['decode', text], ENV);
