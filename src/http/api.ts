@@ -162,7 +162,8 @@ function correlate({ id, headers }: FastifyRequest, reply: FastifyReply): void {
 function noRoute({ url, method }: FastifyRequest): Problem {
   const [path = ''] = url.split('?');
   const known = ALLOWED.find((route) => route.path.test(path));
-  if (known === undefined) return new Problem(404, `unknown path: GET ${OPENAPI} lists all paths`);
+  if (known === undefined)
+    return new Problem(404, `unknown path: GET ${DOCS} shows all paths, and ${OPENAPI} has them for programs`);
   return new Problem(405, `method ${method} is not allowed on ${path.slice(0, 100)}`, { allow: known.allow });
 }
 

@@ -134,7 +134,7 @@ export function takeBodies(app: FastifyInstance): void {
     const text = String(body);
     const type = request.headers['content-type'] ?? '';
     if (text.trim() !== '' && !/^application\/json\s*(;|$)/i.test(type)) {
-      return done(new Problem(415, 'the body must be application/json or absent'));
+      return done(new Problem(415, NO_BODY));
     }
     try {
       requireEmpty(text);
@@ -145,10 +145,14 @@ export function takeBodies(app: FastifyInstance): void {
   });
 }
 
+/** One text for both: whoever mends the type alone would only meet the other refusal. */
+const NO_BODY =
+  'parameters belong into the query, as in POST /api/v1/ids?count=3: send no body, or as application/json an empty object, {}';
+
 /** POST takes no body; clients that always send one may send an empty JSON object. Throws 400 MALFORMED_REQUEST. */
 function requireEmpty(body: string): void {
   const text = body.trim();
   if (text !== '' && !/^\{\s*\}$/.test(text)) {
-    throw malformed('the body must be absent, or an empty JSON object, {}: parameters belong into the query');
+    throw malformed(NO_BODY);
   }
 }

@@ -119,6 +119,11 @@ describe('HEAD /api/v1/ids', () => {
   });
 });
 
+test('a path that there is not, such as that of a browser, names the page that shows all', async () => {
+  const response = await start().app.inject('/');
+  expect([response.statusCode, response.json().detail]).toEqual([404, expect.stringMatching(/GET \/docs shows all/)]);
+});
+
 describe('POST /api/v1/ids', () => {
   test('returns what GET does', async () => {
     const { app, stage } = start();
@@ -135,7 +140,7 @@ describe('POST /api/v1/ids', () => {
     const headers = { 'content-type': type };
     const response = await app.inject({ method: 'POST', url: '/api/v1/ids', payload, headers });
     expect([response.statusCode, stage.issued]).toEqual([status, 0]);
-    if (status === 400) expect(response.json().detail).toContain('query');
+    expect(response.json().detail).toMatch(/^parameters belong into the query, as in POST .*count=3: send no body, or/);
   });
 
   test('does not unpack a compressed body', async () => {
