@@ -50,13 +50,13 @@ export function readIdText(text: string, form: FormName | undefined, settings: F
 function detectId(text: string, settings: FormSettings): ReadId {
   const id = readId(text);
   const found: ReadId[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
-  const refusals: Refusal[] = [];
+  const refusals: [FormName, unknown][] = [];
   for (const form of FORM_NAMES) {
     if (!FORMS[form].shape.test(text) || (id !== undefined && PLAIN.includes(form))) continue;
     try {
       found.push({ id: openForm(form, settingsFor(form, text, settings)).parse(text), form });
     } catch (error) {
-      refusals.push({ form, error });
+      refusals.push([form, error]);
     }
   }
   const [only, ...others] = found;
@@ -71,24 +71,16 @@ function settingsFor(form: FormName, text: string, settings: FormSettings): Form
   return { prefix: text.slice(0, text.lastIndexOf('_')) };
 }
 
-/** Why a form does not accept a text of its shape. */
-interface Refusal {
-  readonly form: FormName;
-  readonly error: unknown;
-}
-
 /** A number that is too large fits the shape of some forms by chance: what these lack is beside the point. */
-function unread(text: string, refusals: readonly Refusal[]): unknown {
+function unread(text: string, refusals: readonly [FormName, unknown][]): unknown {
   const number = numberOf(text) ?? (/^[0-9]+$/.test(text) ? BigInt(text) : 0n);
-  const isPlain = text.startsWith('0x') || refusals.every(({ form }) => NUMBERS.includes(form));
+  const isPlain = text.startsWith('0x') || refusals.every(([form]) => NUMBERS.includes(form));
   if (number > MAX_ID && isPlain)
     return new IdallocError('INVALID_ID', `${shown(text)} is larger than any ID: the largest is ${MAX_ID}`);
   const [first, ...others] = refusals;
-  if (first !== undefined && others.length === 0) return first.error;
-  const reasons =
-    first === undefined
-      ? `the forms are ${FORM_NAMES.join(', ')}`
-      : refusals.map(({ error }) => describeError(error)).join('; ');
+  if (first !== undefined && others.length === 0) return first[1];
+  const all = refusals.map(([, error]) => describeError(error)).join('; ');
+  const reasons = first === undefined ? `the forms are ${FORM_NAMES.join(', ')}` : all;
   return new IdallocError('INVALID_ID', `${shown(text)} is not an ID in any form: ${reasons}`);
 }
 
