@@ -110,6 +110,11 @@ export function packageTools(): Promise<Tool> {
   return npmModules('package tools', '../locks/package-tools');
 }
 
+/** What checks and runs the specifications of test/spec. */
+export function quint(): Promise<Tool> {
+  return npmModules('quint', '../locks/quint');
+}
+
 /** The directory of the program `request`, which is the Go example. */
 export function goRequester(): Promise<Tool> {
   const go = recentGo();
