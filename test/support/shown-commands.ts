@@ -41,6 +41,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/logins.md', 'test/integration/kafka-rights.test.ts'],
   ['docs/operations/disaster-recovery.md', 'test/integration/two-memories.test.ts'],
   ['docs/operations/audit.md', 'test/integration/cli-history.test.ts'],
+  ['docs/operations/troubleshooting.md', 'test/integration/cli-history.test.ts'],
   ['docs/operations/etcd.md', 'test/integration/etcd-members.test.ts'],
   ['docs/operations/end-of-layout.md', 'test/cli/layout.test.ts'],
   ['docs/operations/managed-kafka.md', 'test/integration/managed-kafka.test.ts'],
