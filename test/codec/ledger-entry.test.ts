@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalForm } from '../../src/codec/avro.ts';
 import { fingerprint, frame, singleObjectHeader } from '../../src/codec/framing.ts';
+import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import {
   countsAt,
@@ -66,6 +67,19 @@ describe('a ledger entry', () => {
         expect(decodeLedgerEntry(encodeLedgerEntry(entry))).toEqual(entry);
       }),
     );
+  });
+
+  it.each<[keyof IdBatch, Partial<IdBatch>]>([
+    ['step', { step: 2n }],
+    ['datacenterId', { datacenterId: 5 }],
+    ['workerId', { workerId: 19 }],
+    ['fence', { fence: 4712n }],
+    ['epochMs', { epochMs: BATCH.epochMs + 1 }],
+    ['layoutFingerprint', { layoutFingerprint: 'ff66554433221100' }],
+    ['generatedAtMs', { generatedAtMs: BATCH.generatedAtMs + 1 }],
+  ])('shows its own %s, though the entry before it differs in nothing else', (_, change) => {
+    const other = { ...ENTRY, batch: { ...BATCH, ...change } };
+    for (const entry of [ENTRY, other, ENTRY]) expect(decodeLedgerEntry(encodeLedgerEntry(entry))).toEqual(entry);
   });
 
   it('round-trips as a marker', () => {

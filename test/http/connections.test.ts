@@ -47,6 +47,13 @@ function stage(maxConnections: number) {
     }
     return end;
   };
+  /** Idle connections of the caller. */
+  const own = (caller: string, count: number) =>
+    Array.from({ length: count }, () => {
+      const socket = open();
+      ask(socket, caller)?.();
+      return socket;
+    });
   const hold = (caller: string, most: number) => {
     const held = [];
     for (let nth = 0; nth < most; nth += 1) {
@@ -56,7 +63,7 @@ function stage(maxConnections: number) {
     }
     return held;
   };
-  return { connections, open, ask, hold, shed: () => shed };
+  return { connections, open, ask, own, hold, shed: () => shed };
 }
 
 const closed = (sockets: readonly Socket[]) => sockets.filter(({ destroyed }) => destroyed).length;
@@ -93,16 +100,17 @@ describe('a caller', () => {
   });
 
   test('with more connections than all others loses its own at the limit, not theirs', () => {
-    const { open, ask, shed } = stage(10);
-    const own = (caller: string, count: number) =>
-      Array.from({ length: count }, () => {
-        const socket = open();
-        ask(socket, caller)?.();
-        return socket;
-      });
+    const { own, shed } = stage(10);
     const victim = own('victim', 3);
     const mallory = own('mallory', 50);
     expect([closed(victim), closed(mallory), shed()]).toEqual([0, 43, 43]);
+  });
+
+  test('with more connections than all others loses its own, though it came first', () => {
+    const { own, shed } = stage(10);
+    const mallory = own('mallory', 8);
+    const victim = own('victim', 5);
+    expect([closed(victim), closed(mallory), shed()]).toEqual([0, 3, 3]);
   });
 
   test('keeps its idle connections beside a flood of those that send nothing', () => {

@@ -168,6 +168,8 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
 
 /** Commands that take servers of their own, and minutes: a test only asks each for its help. */
 export const HELP_ONLY: readonly string[] = [
+  'npm run mutate',
+  'npm run mutate -- --room core',
   'npm run model:heads',
   'npm run model:heads -- --deep',
   'npm run model:heads -- --mutants',
