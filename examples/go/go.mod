@@ -1,9 +1,8 @@
-module idalloc.example/request
+module idalloc.example/order
 
 go 1.26.0
 
 require (
-	github.com/twmb/avro v1.9.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kadm v1.19.0
 )

@@ -1,8 +1,7 @@
-"""What a Python program needs to talk to idalloc: Avro single-object framing, IDs from ranges, numbers of a sequence."""
+"""What ledger.py needs: Avro single-object framing, IDs from ranges, and whole topics."""
 
 import io
 import json
-import re
 from pathlib import Path
 
 import fastavro
@@ -40,26 +39,10 @@ class Message:
         raise ValueError(f"the value starts with {data[:10].hex()}, not with {self.frame.hex()}")
 
 
-def decode_reply(data: bytes) -> dict:
-    """A reply: numbers of a sequence have a schema of their own, IDs and errors the first one."""
-    numbers = Message("id-reply-2")
-    return (numbers if data.startswith(numbers.frame) else Message("id-reply")).decode(data)
-
-
 def expand(batch: dict) -> list[int]:
     """All IDs of a batch, which lists them one by one or as ranges."""
     ranges = [r["first"] + i * batch["step"] for r in batch["ranges"] for i in range(r["count"])]
     return batch.get("ids") or ranges
-
-
-def texts(numbers: dict) -> list[str]:
-    """The numbers of a sequence, each as its format writes it: INV-{number:6} is at least six digits."""
-    form = numbers["format"] or "{number}"
-    place = re.search(r"\{number(?::(\d+))?\}", form)
-    if place is None:
-        raise ValueError(f"the format {form} has no {{number}}")
-    run = (numbers["first"] + i * numbers["step"] for i in range(numbers["count"]))
-    return [form.replace(place[0], str(number).zfill(int(place[1] or 1))) for number in run]
 
 
 def consumer(brokers: str) -> Consumer:

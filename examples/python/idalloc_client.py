@@ -5,7 +5,7 @@ It needs confluent-kafka 2.x and nothing else. One thread reads the replies of a
     from idalloc_client import IdallocClient
 
     with IdallocClient("localhost:9092", "id.replies.orders") as client:
-        ids = client.request(3, correlation_id="order-4711").ids         # the same three IDs at each retry
+        ids = client.request(3, correlation_id="order-4711").values      # the same three at each retry
         invoice = client.numbers("invoices/2027", 1, "order-4711").texts[0]
         key = client.next_id()                                           # from a buffer, at once
 
@@ -20,12 +20,14 @@ import time
 import uuid
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 MAX_PAUSE_S = 30
 RETRYABLE = {"QUOTA_EXCEEDED", "OVERTAKEN", "SCHEMA_REGISTRY_UNAVAILABLE", "NO_REPLY", "KAFKA_UNAVAILABLE"}
+SCHEMAS = {bytes.fromhex("c3015166409208072ae3"), bytes.fromhex("c3018df710a8de41f887")}  # how replies begin
+PLACE = re.compile(r"\{number(?::(\d+))?\}")  # where a format has the number: {number:6} for at least six digits
 
 
 class IdallocError(Exception):
@@ -34,59 +36,49 @@ class IdallocError(Exception):
     `retryable`: the same call may succeed later, under the same correlation ID, after `retry_after_s` if that is known.
     """
 
-    def __init__(self, code: str, message: str, correlation_id: str, retry_after_s: float | None = None):
+    def __init__(self, code: str, message: str, correlation_id: str = "", retry_after_s: float | None = None):
         super().__init__(f"{code}: {message}")
-        self.code, self.message, self.correlation_id = code, message, correlation_id
-        self.retry_after_s = retry_after_s
+        self.code, self.message = code, message
+        self.correlation_id, self.retry_after_s = correlation_id, retry_after_s
         self.retryable = code in RETRYABLE or retry_after_s is not None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """IDs that no other request gets. `replayed`: the correlation ID had them already."""
+    """IDs, or numbers of a sequence, that no other request gets. `replayed`: the correlation ID had them already."""
 
     correlation_id: str
-    count: int
-    ids: list[int]
-    replayed: bool
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers of a sequence: first, first + step, … `texts` has each as the sequence's format writes it."""
-
-    correlation_id: str
-    sequence: str
-    first: int
-    count: int
-    step: int
+    sequence: str | None
+    values: list[int]
     format: str
     replayed: bool
 
     @property
-    def values(self) -> list[int]:
-        return [self.first + i * self.step for i in range(self.count)]
-
-    @property
     def texts(self) -> list[str]:
-        digits = re.search(r"\{number(?::(\d+))?\}", self.format or "{number}")
-        return [(self.format or digits[0]).replace(digits[0], str(n).zfill(int(digits[1] or 1))) for n in self.values]
+        """Numbers as the format of their sequence writes them, and IDs in digits: JSON numbers have only 53 bits."""
+        place = PLACE.search(self.format)
+        return [self.format.replace(place[0], str(value).zfill(int(place[1] or 1))) for value in self.values]
 
 
 @dataclass
 class _Wait:
     """A call that waits for its reply, and the record that is sent again until the reply is there."""
 
-    future: Future
-    kind: str
-    correlation_id: str
+    sequence: str | None
     count: int
-    key: bytes
+    correlation_id: str
     headers: dict
     deadline: float
     pause_s: float
-    send_at: float
+    send_at: float = 0
+    future: Future = field(default_factory=Future)
     refusal: IdallocError | None = None
+    unsent: object = "Kafka has not acknowledged it"
+
+    def acknowledged(self, error: KafkaError | None, _record) -> None:
+        self.unsent = error
+        if error is not None:
+            self.send_at = time.monotonic() + 0.5
 
 
 class IdallocClient:
@@ -105,14 +97,14 @@ class IdallocClient:
         self._buffer, self._max_age_s = buffer, max_age_s
         common = {"bootstrap.servers": brokers, **(settings or {})}
         # The partitioner of Java's client: a request then goes to the partition that decides it, and is not forwarded.
-        self._producer = Producer({**common, "partitioner": "murmur2_random", "linger.ms": 1})
+        sending = {"partitioner": "murmur2_random", "linger.ms": 1, "message.timeout.ms": 10_000}
+        self._producer = Producer({**sending, **common})
         self._consumer = Consumer({**common, "group.id": "idalloc-client", "enable.auto.commit": False})
         self._lock = threading.Condition()
         self._waits: dict[bytes, list[_Wait]] = {}
-        self._stock: deque[tuple[float, deque[int]]] = deque()
-        self._refill: Future | None = None
-        self._closed = False
-        self._partition = self._follow()
+        self._stock, self._refill = deque(), None  # (when it was asked for, ID), and the Future of more
+        self._trouble, self._closed = "", False
+        self._where = self._follow()
         self._thread = threading.Thread(target=self._run, name="idalloc-client", daemon=True)
         self._thread.start()
 
@@ -129,7 +121,7 @@ class IdallocClient:
         """
         return self.submit(count, correlation_id=correlation_id, timeout_s=timeout_s).result()
 
-    def numbers(self, sequence: str, count: int, correlation_id: str, *, timeout_s: float | None = None) -> Numbers:
+    def numbers(self, sequence: str, count: int, correlation_id: str, *, timeout_s: float | None = None) -> Batch:
         """The next numbers of a sequence, for the document with this ID: a retry gets the same ones."""
         return self.submit(count, correlation_id=correlation_id, sequence=sequence, timeout_s=timeout_s).result()
 
@@ -137,26 +129,22 @@ class IdallocClient:
         self, count: int = 1, *, correlation_id: str | None = None, sequence: str | None = None,
         timeout_s: float | None = None,
     ) -> Future:  # fmt: skip
-        """The same without waiting: a Future of a Batch, or of Numbers with `sequence`."""
-        correlation_id = correlation_id or str(uuid.uuid4())
-        headers = {
-            "kafka_correlationId": correlation_id.encode(),
-            "kafka_replyTopic": self._reply_topic.encode(),
-            "kafka_replyPartition": str(self._partition).encode(),
-            "idalloc-count": str(count).encode(),
-        }
+        """The same without waiting: numbers with `sequence`, else IDs. A callback of the Future must not block."""
+        correlation_id = str(uuid.uuid4()) if correlation_id is None else correlation_id
+        key = correlation_id.encode()
+        if not 0 < len(key) <= 256:
+            raise IdallocError("INVALID_CORRELATION_ID", "a correlation ID has 1 to 256 bytes", correlation_id)
+        headers = {"kafka_correlationId": key, "idalloc-count": str(count).encode(), **self._where}
         if sequence is not None:
             headers["idalloc-sequence"] = sequence.encode()
-        now = time.monotonic()
-        deadline = now + (self._timeout_s if timeout_s is None else timeout_s)
-        key = (sequence or correlation_id).encode()
-        kind = "ids" if sequence is None else "numbers"
-        wait = _Wait(Future(), kind, correlation_id, count, key, headers, deadline, self._resend_s, now)
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        wait = _Wait(sequence, count, correlation_id, headers, deadline, self._resend_s)
+        wait.future.set_running_or_notify_cancel()  # from now on it can't be cancelled, such as by asyncio
         with self._lock:
             if self._closed:
-                raise RuntimeError("the client is closed")
-            self._waits.setdefault(correlation_id.encode(), []).append(wait)
-        self._send_due()
+                raise IdallocError("CLIENT_CLOSED", "the client is closed", correlation_id)
+            self._waits.setdefault(key, []).append(wait)
+            self._send(wait)
         return wait.future
 
     def next_id(self, timeout_s: float | None = None) -> int:
@@ -166,117 +154,115 @@ class IdallocClient:
             while True:
                 while self._stock and self._stock[0][0] < time.monotonic() - self._max_age_s:
                     self._stock.popleft()
-                left = sum(len(ids) for _, ids in self._stock)
-                if left < self._buffer / 2 and (self._refill is None or self._refill.done()):
-                    if left == 0 and self._refill is not None and self._refill.exception() is not None:
-                        failed, self._refill = self._refill, None
-                        raise failed.exception()
-                    self._refill = Future()
-                    threading.Thread(target=self._fill, args=(self._refill,), daemon=True).start()
-                if left > 0:
-                    taken = self._stock[0][1].popleft()
-                    if not self._stock[0][1]:
-                        self._stock.popleft()
-                    return taken
-                if not self._lock.wait(max(0, deadline - time.monotonic())):
-                    raise IdallocError("NO_REPLY", "no IDs came in time for the buffer: is a worker running?", "")
+                if len(self._stock) < self._buffer / 2 and self._refill is None:
+                    self._refill, asked_at = self.submit(self._buffer), time.monotonic()
+                    self._refill.add_done_callback(lambda batch: self._filled(batch, asked_at))
+                if self._stock:
+                    return self._stock.popleft()[1]
+                refill = self._refill
+                if refill is not None and not self._lock.wait_for(refill.done, max(0, deadline - time.monotonic())):
+                    raise IdallocError("NO_REPLY", "no IDs came in time for the buffer: is a worker running?")
+                if refill is not None and refill.exception() is not None:
+                    raise refill.exception()
 
     def close(self) -> None:
-        """Ends the client; calls that still wait fail with RuntimeError."""
-        self._closed = True
-        self._thread.join()
-        self._producer.flush(1)
-        self._consumer.close()
+        """Ends the client; calls that still wait fail with CLIENT_CLOSED."""
+        if not self._closed:
+            self._closed = True
+            self._thread.join()
+            self._producer.flush(1)
+            self._consumer.close()
 
-    def _fill(self, refill: Future) -> None:
-        asked_at = time.monotonic()
-        try:
-            batch = self.request(self._buffer)
-            with self._lock:
-                self._stock.append((asked_at, deque(batch.ids)))
-            refill.set_result(None)
-        except Exception as error:  # the call that finds the buffer empty gets it
-            refill.set_exception(error)
+    def _filled(self, batch: Future, asked_at: float) -> None:
         with self._lock:
+            self._refill = None
+            if batch.exception() is None:  # else the call that finds the buffer empty gets it
+                self._stock.extend((asked_at, id) for id in batch.result().values)
             self._lock.notify_all()
 
-    def _follow(self) -> int:
-        """Reads one partition of the reply topic from its end on, so that no reply of ours is missed."""
+    def _follow(self) -> dict:
+        """Reads one partition of the reply topic from its end on. Returns the headers that name it."""
         try:
-            about = self._consumer.list_topics(self._reply_topic, self._timeout_s).topics[self._reply_topic]
-            if about.error is not None:
-                raise KafkaException(about.error)
+            for topic in (self._request_topic, self._reply_topic):
+                about = self._consumer.list_topics(topic, self._timeout_s).topics[topic]
+                if about.error is not None:
+                    raise KafkaException(about.error)
             partition = random.choice(list(about.partitions))
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(self._reply_topic, partition), self._timeout_s)
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), self._timeout_s)
         except KafkaException as error:
-            remedy = f"check the brokers, or create it with 'idalloc topics init --reply-topic {self._reply_topic}'"
-            why = f"topic {self._reply_topic}: {error.args[0].str()}: {remedy}"
-            raise IdallocError("KAFKA_UNAVAILABLE", why, "") from None
+            missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            why = f"{error.args[0].str()}: check brokers and topics, or create them: idalloc topics init"
+            raise IdallocError("TOPIC_INVALID" if missing else "KAFKA_UNAVAILABLE", why) from error
         self._consumer.assign([TopicPartition(self._reply_topic, partition, end)])
-        return partition
+        return {"kafka_replyTopic": self._reply_topic.encode(), "kafka_replyPartition": str(partition).encode()}
 
     def _run(self) -> None:
+        due = 0.0
         try:
             while not self._closed:
                 record = self._consumer.poll(0.1)
+                if record is not None:
+                    self._trouble = "" if record.error() is None else record.error().str()
                 if record is not None and record.error() is None and record.key() in self._waits:
                     self._answer(record)
                 self._producer.poll(0)
-                self._send_due()
+                if time.monotonic() >= due:
+                    due = self._send_due()
         finally:
             with self._lock:
                 self._closed = True
                 for wait in [wait for waits in self._waits.values() for wait in waits]:
-                    wait.future.set_exception(RuntimeError("the client was closed"))
+                    self._end(wait, IdallocError("CLIENT_CLOSED", "the client is closed", wait.correlation_id))
 
-    def _send_due(self) -> None:
-        """Sends what has no reply yet, ever more rarely, and ends what waited too long."""
+    def _send_due(self) -> float:
+        """Sends what has no reply yet, ever more rarely, and ends what waited too long. Returns when to do so again."""
         now = time.monotonic()
         with self._lock:
             for wait in [wait for waits in self._waits.values() for wait in waits]:
-                if now >= wait.deadline:
-                    self._end(wait)
-                    silent = f"no reply in time: is a worker running? Retry with correlation ID {wait.correlation_id}"
-                    wait.future.set_exception(wait.refusal or IdallocError("NO_REPLY", silent, wait.correlation_id))
-                elif now >= wait.send_at:
-                    try:
-                        self._producer.produce(self._request_topic, key=wait.key, headers=wait.headers)
-                    except BufferError:  # librdkafka's queue is full: the next round sends it
-                        continue
-                    # Only the first record shows how old the request is, so each later one names that time.
-                    wait.headers.setdefault("idalloc-first-sent", str(time.time_ns() // 1_000_000).encode())
-                    wait.send_at, wait.pause_s = now + wait.pause_s, min(2 * wait.pause_s, MAX_PAUSE_S)
+                if now >= wait.send_at:
+                    self._send(wait)
+                if now < wait.deadline:
+                    continue
+                code, why = "NO_REPLY", f"no reply in time: is a worker running? {self._trouble}"
+                if wait.unsent is not None:
+                    code, why, wait.refusal = "KAFKA_UNAVAILABLE", f"the request could not be sent: {wait.unsent}", None
+                self._end(wait, wait.refusal or IdallocError(code, why, wait.correlation_id))
+        return now + 0.1
+
+    def _send(self, wait: _Wait) -> None:
+        key = (wait.sequence or wait.correlation_id).encode()
+        wait.send_at = time.monotonic() + wait.pause_s * random.uniform(1, 1.25)
+        try:
+            self._producer.produce(self._request_topic, key=key, headers=wait.headers, on_delivery=wait.acknowledged)
+        except BufferError as full:  # of librdkafka's queue
+            return wait.acknowledged(full, None)
+        # Only the first record shows how old the request is, so each later one names that time.
+        wait.headers.setdefault("idalloc-first-sent", str(time.time_ns() // 1_000_000).encode())
+        wait.pause_s = min(2 * wait.pause_s, MAX_PAUSE_S)
 
     def _answer(self, record) -> None:
         try:
-            kind, value = decode_reply(record.value())
+            found = decode_reply(record.key(), record.value() or b"", dict(record.headers() or []))
         except (ValueError, IndexError):  # no worker wrote it, so it is not the reply
             return
-        headers = dict(record.headers() or [])
         with self._lock:
             for wait in list(self._waits.get(record.key(), [])):
-                if kind == "error":
-                    self._refused(wait, IdallocError(*value, wait.correlation_id, _seconds(headers)))
-                elif kind == wait.kind and value["count"] == wait.count:  # else it answers another request
-                    self._end(wait)
-                    about = {**value, "replayed": "idalloc-replayed" in headers}
-                    made = Numbers if kind == "numbers" else Batch
-                    wait.future.set_result(made(wait.correlation_id, **about))
+                if not isinstance(found, IdallocError):
+                    if (found.sequence, len(found.values)) == (wait.sequence, wait.count):  # else of another request
+                        self._end(wait, found)
+                elif found.code != "ANSWERED_BEFORE":  # which refuses an earlier record
+                    pause_s = found.retry_after_s or wait.pause_s
+                    wait.refusal, wait.send_at = found, time.monotonic() + pause_s * random.uniform(1, 1.25)
+                    if not found.retryable or time.monotonic() + pause_s >= wait.deadline:
+                        self._end(wait, found)
 
-    def _refused(self, wait: _Wait, error: IdallocError) -> None:
-        """A temporary refusal is tried again when the workers say, within the time of the call."""
-        at = time.monotonic() + (error.retry_after_s or self._resend_s)
-        if error.retryable and at < wait.deadline:
-            wait.refusal, wait.send_at = error, at
-        else:
-            self._end(wait)
-            wait.future.set_exception(error)
-
-    def _end(self, wait: _Wait) -> None:
+    def _end(self, wait: _Wait, outcome) -> None:
         key = wait.correlation_id.encode()
         self._waits[key].remove(wait)
         if not self._waits[key]:
             del self._waits[key]
+        settle = wait.future.set_exception if isinstance(outcome, IdallocError) else wait.future.set_result
+        settle(outcome)
 
 
 class _Avro(io.BytesIO):
@@ -292,33 +278,23 @@ class _Avro(io.BytesIO):
     def text(self) -> str:
         return self.read(self.long()).decode()
 
-    def array(self, item) -> list:
-        items = []
-        while count := self.long():
-            if count < 0:
-                self.long()  # the block's size in bytes
-            items += [item() for _ in range(abs(count))]
-        return items
 
-
-def _seconds(headers: dict) -> float | None:
-    after = headers.get("idalloc-retry-after-ms")
-    return None if after is None else int(after) / 1_000
-
-
-def decode_reply(data: bytes):
-    """What a reply holds: ("ids", fields), ("numbers", fields) or ("error", (code, message))."""
-    if data[:2] != b"\xc3\x01":
-        raise ValueError(f"the reply starts with {data[:2].hex()}, not with c301")
-    avro = _Avro(data[10:])
-    avro.read(avro.long())  # the correlation ID, which is the key as well
-    branch = avro.long()
-    if branch == 0:
-        ranges = avro.array(lambda: (avro.long(), avro.long()))
-        ids, step = avro.array(avro.long), avro.long()
-        ids = ids or [first + i * step for first, count in ranges for i in range(count)]
-        return "ids", {"count": len(ids), "ids": ids}
+def decode_reply(key: bytes, value: bytes, headers: dict) -> Batch | IdallocError:
+    """What a reply has. Raises ValueError or IndexError for what no worker sends."""
+    avro = _Avro(value[10:])
+    name = avro.text()
+    if value[:10] not in SCHEMAS or name.encode() != key:
+        raise ValueError("it is no reply to its key")
+    branch, sequence, form, more = avro.long(), None, "{number}", 0
     if branch == 1:
-        return "error", (avro.text(), avro.text())
-    fields = {"sequence": avro.text(), "first": avro.long(), "count": avro.long(), "step": avro.long()}
-    return "numbers", {**fields, "format": avro.text()}
+        after = headers.get("idalloc-retry-after-ms")
+        return IdallocError(avro.text(), avro.text(), name, None if after is None else max(0.05, int(after) / 1_000))
+    if branch == 0:  # a block of runs and its end, no single IDs, the step
+        runs = [(avro.long(), avro.long()) for _ in range(avro.long())]
+        more, step = avro.long() or avro.long(), avro.long()
+    else:
+        sequence, runs, step, form = avro.text(), [(avro.long(), avro.long())], avro.long(), avro.text() or form
+    if more or sum(count for _, count in runs) > 100_000 or PLACE.search(form) is None:
+        raise ValueError("no worker sends it")
+    values = [first + i * step for first, count in runs for i in range(count)]
+    return Batch(name, sequence, values, form, "idalloc-replayed" in headers)

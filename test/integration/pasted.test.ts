@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RECORDED } from '../../ops/drawings/recording.ts';
 import { type Block, blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import {
-  goRequester,
+  goPrograms,
   jars,
   kcat,
   nestModules,
@@ -31,7 +31,7 @@ const IDALLOC = 'PATH="$PWD/bin:$PATH"';
 /** What its blocks need, by the folder of the example. */
 const TOOLS: Readonly<Record<string, () => Promise<Tool>>> = {
   python: pythonEnvironment,
-  go: goRequester,
+  go: goPrograms,
   java: () => jars('java'),
   spring: () => jars('spring'),
   nestjs: nestModules,
@@ -43,7 +43,7 @@ const TOOLS: Readonly<Record<string, () => Promise<Tool>>> = {
 const INSTALLED: readonly (readonly [command: string, here: string])[] = [
   ['python3 -m venv .venv && . .venv/bin/activate', 'PATH=TOOL/bin:$PATH'],
   ['pip install -r requirements.txt', ':'],
-  ['go run .', 'TOOL/request'],
+  ['go run .', 'TOOL/order'],
   ['mvn dependency:copy-dependencies -DoutputDirectory=libs', 'ln -s TOOL libs'],
   ['npm ci', 'ln -s TOOL/node_modules node_modules'],
 ];

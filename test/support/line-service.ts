@@ -26,10 +26,15 @@ export class LineService implements AsyncDisposable {
     return JSON.parse(line);
   }
 
-  /** Ends its input, and waits until it has exited. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    const exited = this.#child.exitCode ?? once(this.#child, 'exit');
+  /** Ends its input. The result is its exit code. */
+  async end(): Promise<number | null> {
+    const exited = this.#child.exitCode === null ? once(this.#child, 'exit') : undefined;
     this.#child.stdin.end();
     await exited;
+    return this.#child.exitCode;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end();
   }
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { EXAMPLES, goRequester, jars, kcat, nestModules, pythonEnvironment, skipping } from './example-tools.ts';
+import { EXAMPLES, goPrograms, jars, kcat, nestModules, pythonEnvironment, skipping } from './example-tools.ts';
 
 /** The requests that a client in another language sends: one for each correlation ID, with this trace ID. */
 interface Sending {
@@ -53,15 +53,15 @@ async function call(program: string, { args, stdin, env, cwd }: Call): Promise<v
 
 const lines = ({ ids }: Sending): string => ids.join('\n');
 const unlessKey = ({ withKey }: Sending, ...args: string[]): string[] => (withKey ? [] : args);
+const positional = (it: Sending): string[] => [
+  ...[it.brokers, it.requestTopic, it.replyTopic, String(it.count), it.traceparent],
+];
 
 const python = (environment: string): Sender => ({
   name: 'confluent-kafka (Python)',
   send: (it) =>
     call(join(environment, 'bin/python'), {
-      args: [
-        ...[join(PROGRAMS, 'send.py'), ...unlessKey(it, '--no-key')],
-        ...[it.brokers, it.requestTopic, it.replyTopic, String(it.count), it.traceparent],
-      ],
+      args: [...[join(PROGRAMS, 'send.py'), ...unlessKey(it, '--no-key'), ...positional(it)]],
       stdin: lines(it),
       env: { PYTHONPATH: join(EXAMPLES, 'python') },
     }),
@@ -70,13 +70,7 @@ const python = (environment: string): Sender => ({
 const go = (directory: string): Sender => ({
   name: 'franz-go',
   send: (it) =>
-    call(join(directory, 'request'), {
-      args: [
-        ...['-brokers', it.brokers, '-request-topic', it.requestTopic, '-reply-topic', it.replyTopic],
-        ...['-count', String(it.count), '-schemas', SCHEMAS, ...unlessKey(it, '-no-key'), ...it.ids],
-      ],
-      env: { TRACEPARENT: it.traceparent },
-    }),
+    call(join(directory, 'send'), { args: [...unlessKey(it, '--no-key'), ...positional(it)], stdin: lines(it) }),
 });
 
 const java = (libraries: string): Sender => ({
@@ -129,7 +123,7 @@ export async function sendersHere(): Promise<{ readonly senders: readonly Sender
   const makers = [
     [await nestModules(), nest],
     [await pythonEnvironment(), python],
-    [await goRequester(), go],
+    [await goPrograms(), go],
     [await jars('java'), java],
     [await kcat(), kcatSender],
   ] as const;
