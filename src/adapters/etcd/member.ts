@@ -1,5 +1,4 @@
 import { rootCertificates } from 'node:tls';
-import { NoopPolicy } from 'cockatiel';
 import { Etcd3, type IOptions } from 'etcd3';
 import { atMost } from '../../async/waiting.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -19,6 +18,21 @@ export interface EtcdAccess {
   readonly auth?: { readonly username: string; readonly password: Secret } | undefined;
   readonly tls?: EtcdTls | undefined;
 }
+
+type Policy = NonNullable<NonNullable<IOptions['faultHandling']>['global']>;
+
+const NEVER = new AbortController().signal;
+const unheard = () => ({ dispose: () => undefined });
+
+/** Each call is made once, whatever became of those before. */
+const once: Omit<Policy, '_altReturn'> = {
+  execute: async <T>(call: (context: { signal: AbortSignal }) => PromiseLike<T> | T, signal = NEVER): Promise<T> =>
+    await call({ signal }),
+  onSuccess: unheard,
+  onFailure: unheard,
+};
+/** The rest of a policy exists for types alone. */
+const ONCE = once as Policy;
 
 /** The current secrets. */
 interface Credentials {
@@ -76,12 +90,11 @@ export class EtcdMember implements Peer {
   }
 
   #connect(): Etcd3 {
-    const noop = new NoopPolicy();
     const { auth } = this.#access;
     const { ca, cert, key, password } = this.#credentials;
     const settings: IOptions = {
       hosts: this.endpoint,
-      faultHandling: { host: () => noop, global: noop },
+      faultHandling: { host: () => ONCE, global: ONCE },
       grpcOptions: {
         'grpc.keepalive_time_ms': 10_000,
         'grpc.keepalive_timeout_ms': this.#timing.callMs,
