@@ -117,7 +117,9 @@ function saidOf(
     case 'loss': {
       const shown =
         row === undefined ? 'nothing of it' : `numbers below ${row.gap > 0 ? 'a gap' : row.known.next} only`;
-      const note = `the ledger lost its tail, and shows ${shown}; a worker or the next order states that, and it goes on at ${due.next}`;
+      // What is pending is given already, and is appended behind the statement.
+      const next = Math.max(due.next, held?.next ?? 0);
+      const note = `the ledger lost its tail, and shows ${shown}; a worker or the next order states that, and the next new number is ${next}`;
       return { pending: 0, accord: 'lost', note };
     }
     case 'again':

@@ -32,7 +32,7 @@ describe('what is printed of a sequence', () => {
     const [, lost, after] = await textOf();
     expect(lost).toMatch(/open, lost$/);
     expect(after).toBe(
-      'invoices: the ledger lost its tail, and shows nothing of it; a worker or the next order states that, and it goes on at 1',
+      'invoices: the ledger lost its tail, and shows nothing of it; a worker or the next order states that, and the next new number is 2',
     );
   });
 
