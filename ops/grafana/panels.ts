@@ -74,8 +74,11 @@ export const ROWS: readonly RowSpec[] = [
       now(
         'Oldest request',
         's',
-        'How long the oldest unanswered request has waited.',
-        worst(of('idalloc_request_oldest_unread_seconds'), ''),
+        'How long the oldest unanswered request has waited, also in a partition that nobody serves.',
+        {
+          expr: `max(${of('idalloc_group_oldest_unread_seconds')} or ${of('idalloc_request_oldest_unread_seconds')})`,
+          legend: '',
+        },
       ),
       now('IDs/s', 'short', 'IDs in new batches.', total('', rate('idalloc_ids_total'))),
       now('Version', 'short', 'Workers by version.', sumBy('version', of('idalloc_build_info'))),

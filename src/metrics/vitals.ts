@@ -36,6 +36,8 @@ export interface Vitals extends RequestVitals {
     readonly broker: string;
     readonly milliseconds: number;
   }[];
+  /** Partitions of which a request has waited since the look before or longer, whoever owns them, and for how long. */
+  readonly groupUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
   readonly stoppedPartitions: number;
   /** For how long etcd has not confirmed how far the worker's ledger partitions have gone. */
   readonly headsFailingMs: number;
@@ -237,6 +239,12 @@ const GAUGES: readonly VitalGauge[] = [
     ['partition'],
     'Time since the worker first saw the oldest unanswered request of a partition, or since it could last look; 0 when none waits',
     ({ oldestUnread }) => oldestUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+  ),
+  each(
+    'group_oldest_unread_seconds',
+    ['partition'],
+    'Time that the oldest request of a partition which no worker has answered has been in the topic, whoever owns the partition; absent while none has waited for about two scrapes',
+    ({ groupUnread }) => groupUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
   ),
   each('large_requests_waiting', ['partition'], 'Large requests of a partition not yet answered', ({ largeWaiting }) =>
     largeWaiting.map(({ partition, waiting }) => [{ partition }, waiting]),

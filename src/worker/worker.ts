@@ -29,6 +29,7 @@ import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
 import { TopicsWatch, waitForTopics } from './topics-watch.ts';
+import { UnreadWatch } from './unread.ts';
 
 export interface WorkerDeps {
   readonly log: Log;
@@ -63,6 +64,7 @@ export class Worker implements AsyncDisposable {
   #requests: RequestService | undefined;
   #topics: TopicsWatch | undefined;
   #etcdWatch: EtcdWatch | undefined;
+  #unread: UnreadWatch | undefined;
   #stopped: Promise<void> | undefined;
   #api: ApiListener | undefined;
   /** Whether its end was announced. */
@@ -186,6 +188,7 @@ export class Worker implements AsyncDisposable {
   /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
     const { cluster, clock, config, runtime, environment } = this.#context;
+    const unread = this.#unread;
     return {
       isMember: this.#requests?.isMember === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
@@ -208,7 +211,10 @@ export class Worker implements AsyncDisposable {
         poolWorkerIds: config.pool.last - config.pool.first + 1,
         layoutEndMs: tickStartMs(config.layout, config.layout.endTicks),
       },
-      // Getters, because readiness probes read the vitals too, and only the metrics need certificate files and disk.
+      // Getters, because readiness probes read the vitals too, and only the metrics need these.
+      get groupUnread() {
+        return unread?.oldest ?? [];
+      },
       get certificates() {
         return certificateExpiries(config);
       },
@@ -307,6 +313,9 @@ export class Worker implements AsyncDisposable {
     const onAdded = () => this.#requests?.grown();
     const topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, onAdded, fail }));
     this.#topics = topics;
+    const { requests: topic, requestPartitions } = config.topics;
+    const partitions = () => requestPartitions + (topics.added.get('requests') ?? 0);
+    this.#unread = new UnreadWatch({ cluster, runtime, log, groupId: config.groupId, topic, partitions });
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released

@@ -39,5 +39,5 @@ test.for([...ALERTS, ...RECORDINGS])('$alert$record asks for series that a worke
 
 test('each alert has a case in which it fires', () => {
   const cases = RULE_CASES.map(({ alert }) => alert);
-  expect(cases).toEqual(ALERTS.map(({ alert }) => alert));
+  expect([...new Set(cases)]).toEqual(ALERTS.map(({ alert }) => alert));
 });

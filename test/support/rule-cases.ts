@@ -30,6 +30,13 @@ IdallocRequestsUnanswered 3m 4m job partition=3
   idalloc_gate{@a,reason="open"} 1x60
   idalloc_request_oldest_unread_seconds{@a,partition="3"} 0+30x60
     A request in partition 3 of idalloc has waited for 4m 0s.
+IdallocRequestsUnanswered 3m 4m job partition=5
+  idalloc_gate{@a,reason="CLOCK_DRIFT"} 1x60
+  idalloc_gate{@a,reason="open"} 0x60
+  idalloc_request_oldest_unread_seconds{@a,partition="5"} 0+90x60
+  idalloc_group_oldest_unread_seconds{@a,partition="5"} 0+30x60
+  idalloc_group_oldest_unread_seconds{@b,partition="5"} 0+29x60
+    A request in partition 5 of idalloc has waited for 4m 0s.
 IdallocRequestsRefused 2m 3m job code=EXPIRED
   idalloc_errors_total{@a,code="EXPIRED"} 0+30x60
   idalloc_errors_total{@a,code="CONFLICT"} 0+1x60
