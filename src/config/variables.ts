@@ -332,7 +332,7 @@ export const WORKER_VARIABLES = {
   WORKER_ZONE: optional(
     name,
     'name',
-    "where this worker runs, such as its cloud's zone: a standby copy is kept in another zone than the partition's owner, if workers run in several; unset: unknown",
+    "where this worker runs, such as its cloud's zone: a standby copy is kept in another zone than the partition's owner, if workers run in several, and read from a broker whose broker.rack is this zone, if the brokers offer that; unset: unknown",
   ),
   INDEX_STANDBYS: withDefault(
     z.union([z.literal('all'), integer(0, 1_023)], { error: 'must be from 0 to 1023, or all' }),

@@ -134,7 +134,7 @@ export class LedgerService implements Disposable {
       onOpened: (partition) => {
         const copy = this.#of(partition);
         copy.open();
-        this.#readings.set(partition, new LedgerReading(reading, copy));
+        this.#readings.set(partition, new LedgerReading(reading, copy, this.#mayLag(partition)));
       },
       onDropped: (partition) => {
         log.info({ partition }, 'deleting the copy of a ledger partition: this worker has not needed it for a while');
@@ -178,8 +178,9 @@ export class LedgerService implements Disposable {
     this.#listeners.push(listener);
   }
 
-  /** Keeps copies of these partitions, and drops the others after a while. */
+  /** Keeps copies of these partitions, and drops the others after a while. Called after each assignment. */
   keep(partitions: readonly number[]): void {
+    for (const [partition, reading] of this.#readings) reading.mayLag(this.#mayLag(partition));
     this.#copies.want(partitions);
   }
 
@@ -239,6 +240,11 @@ export class LedgerService implements Disposable {
       .finally(() => {
         this.#syncing = undefined;
       });
+  }
+
+  /** Whether a copy decides nothing, so that it need not be read from the leader. */
+  #mayLag(partition: number): boolean {
+    return !this.#owned().includes(partition);
   }
 
   #of(partition: number): LedgerPartition {

@@ -10,8 +10,11 @@ const MAX_WAIT_MS = 500;
 const MAX_BYTES = 8 * 1_048_576;
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 
-/** Reads ledger and witness, over one connection to each broker. */
-export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog): Tail {
+/**
+ * Reads ledger and witness, over one connection to each broker. Copies that decide nothing are read in this rack, if
+ * the brokers have replicas there.
+ */
+export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog, rack?: string): Tail {
   return new Tail({
     cluster,
     runtime,
@@ -21,6 +24,7 @@ export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog): Ta
     maxWaitMs: MAX_WAIT_MS,
     maxBytes: MAX_BYTES,
     maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+    rack,
     log,
   });
 }

@@ -305,7 +305,7 @@ export class Worker implements AsyncDisposable {
     const { signal: stop } = this.#stop;
     const { clusterId } = await waitForTopics({ cluster, etcd, config, gate, runtime, lines, stop });
 
-    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
+    const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog, config.zone), (one) => one.close());
     const answered = (partition: number) => this.#requests?.answered(partition);
     const owned = () => this.#requests?.share?.partitions ?? [];
     const ledger = stack.use(new LedgerService(this.#context, { clusterId, tail, answered, owned }));

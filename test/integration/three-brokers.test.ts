@@ -10,8 +10,14 @@ const ANSWERED = 200;
 const noKafka = whyNoProcesses('kafka');
 let cluster: KafkaCluster;
 
+const zoneOf = (node: number) => `zone-${node}`;
+
 beforeAll(async () => {
-  if (noKafka === undefined) cluster = await KafkaCluster.start();
+  const properties = (node: number) => ({
+    'broker.rack': zoneOf(node),
+    'replica.selector.class': 'org.apache.kafka.common.replica.RackAwareReplicaSelector',
+  });
+  if (noKafka === undefined) cluster = await KafkaCluster.start(properties);
 });
 
 afterAll(() => cluster?.[Symbol.asyncDispose]());
@@ -94,6 +100,38 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await requests.stop(); // which throws for a request that failed
     await replies.replies(requests.sent.length);
     await report(annotate, `a broker at another address: ${JSON.stringify(await scene.history(requests.sent))}`);
+  });
+
+  test('a standby reads the ledger from the broker in its zone, goes on when that is gone, and takes over what it read', async ({
+    annotate,
+  }) => {
+    await using scene = await ClusterScene.on(cluster);
+    const { realm, worker, replies } = scene;
+    await worker.ready();
+    await lead(realm, { never: 2 }, [realm.ledgerTopic]);
+    const [owned] = worker.partitions();
+    expect(owned).toBeDefined();
+    const standby = scene.start({ WORKER_ZONE: zoneOf(2) });
+    await standby.ready();
+    await standby.line(({ msg, broker }) => msg === 'reading from a replica that is near' && broker === 2);
+    const kept = async () => (await standby.metric('idalloc_ledger_lag_records{partition="0"}')) === 0;
+    const load = new Load(realm, { partitions: PARTITIONS, burst: 6 });
+    try {
+      await replies.replies(ANSWERED);
+      await cluster.kill(2);
+      await replies.replies(2 * ANSWERED);
+      worker.kill('SIGKILL');
+      await worker.ended();
+      await replies.replies(load.requests.length + ANSWERED);
+    } finally {
+      await load.stop();
+      await cluster.startNode(2);
+    }
+    await expect.poll(kept, UNTIL).toBe(true);
+    await report(
+      annotate,
+      `a standby in the zone of a killed broker: ${JSON.stringify(await scene.history(load.requests))}`,
+    );
   });
 
   test('while two of three brokers are down nothing is decided or replied; nothing is lost, and all is answered after that', async ({

@@ -47,12 +47,20 @@ export class LedgerReading {
   #isStarting = false;
   #startedMs = Number.NEGATIVE_INFINITY;
   #followed: Followed | undefined;
+  #mayLag: boolean;
 
-  constructor(options: LedgerReadingOptions, copy: LedgerPartition) {
+  constructor(options: LedgerReadingOptions, copy: LedgerPartition, mayLag = false) {
     this.#options = options;
     this.#copy = copy;
+    this.#mayLag = mayLag;
     this.#short = new ShortLog(`${options.topic}/${copy.partition}`, options.runtime);
     void this.#start();
+  }
+
+  /** Whether the copy decides nothing, and may be read from a replica that is behind the leader. */
+  mayLag(may: boolean): void {
+    this.#mayLag = may;
+    this.#followed?.mayLag(may);
   }
 
   stop(): void {
@@ -137,7 +145,7 @@ export class LedgerReading {
     this.#followed?.seek(offset);
     this.#followed?.resume();
     this.#followed ??= tail.follow(
-      { topic, partition: copy.partition, offset },
+      { topic, partition: copy.partition, offset, mayLag: this.#mayLag },
       {
         deliver: (chunk) => this.#deliver(chunk),
         neededFrom: () => copy.neededFrom(),

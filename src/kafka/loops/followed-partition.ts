@@ -4,7 +4,8 @@ import type { BatchDecoder } from '../records/decode.ts';
 import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/record-apis.ts';
-import type { Followed, TailChunk, TailSink } from './tail-port.ts';
+import { ReplicaChoice } from './replica-choice.ts';
+import type { Followed, FollowFrom, TailChunk, TailSink } from './tail-port.ts';
 
 /** The response to a fetch of a partition, which is decoded and delivered in one chunk or several. */
 export interface Fetched {
@@ -30,10 +31,11 @@ export interface PartitionHooks {
  *
  * Fetching, where the tail changes the state:
  *
- *   finding     -> ready        the cluster has named the leader
+ *   finding     -> ready        the cluster has named the leader, or the leader a replica that is near
+ *   ready       -> finding      another replica may have to be read
  *   ready       -> fetching     part of a fetch: it is not paused, and `ahead` is free
  *   fetching    -> ready        answered, with or without records
- *   fetching    -> locating     its offset is outside the log
+ *   fetching    -> locating     its offset is outside the log, as the leader says
  *   locating    -> backing off  the bounds are known, and the sink has chosen where to continue
  *   any         -> backing off  an error of the call or of the partition
  *   backing off -> finding      after 50 ms, doubled up to 1 s
@@ -50,8 +52,9 @@ export class FollowedPartition implements Followed {
   readonly sink: TailSink;
   readonly #hooks: PartitionHooks;
   state: 'finding' | 'ready' | 'fetching' | 'locating' | 'backing off' | 'stopped' = 'finding';
-  /** The node ID of the leader, once it is found. */
-  leader: number | undefined;
+  readonly replica = new ReplicaChoice();
+  /** The node ID of the broker from which it is read, once it is found. */
+  node: number | undefined;
   /** Where the next fetch starts. */
   fetchFrom: number;
   seeks = 0;
@@ -67,15 +70,12 @@ export class FollowedPartition implements Followed {
   #isDelivering = false;
   #delivering: Promise<void> = Promise.resolve();
 
-  constructor(
-    at: { readonly topic: string; readonly partition: number; readonly offset: number },
-    sink: TailSink,
-    hooks: PartitionHooks,
-  ) {
+  constructor(at: FollowFrom, sink: TailSink, hooks: PartitionHooks) {
     this.topic = at.topic;
     this.partition = at.partition;
     this.key = keyOf(at);
     this.fetchFrom = at.offset;
+    this.replica.allow(at.mayLag === true);
     this.sink = sink;
     this.#hooks = hooks;
   }
@@ -113,6 +113,10 @@ export class FollowedPartition implements Followed {
     this.#refetchFrom(offset);
   }
 
+  mayLag(may: boolean): void {
+    this.replica.allow(may);
+  }
+
   stop(): void {
     this.state = 'stopped';
     this.#ahead = undefined;
@@ -129,6 +133,12 @@ export class FollowedPartition implements Followed {
     const epoch = lastLeaderEpoch(records);
     if (epoch !== undefined && (known === undefined || epoch > known)) this.#leaderEpoch = epoch;
     return known !== undefined && this.#leaderEpoch !== known;
+  }
+
+  /** Whether the records are of an earlier leader than some before: then a replica has another life of the log. */
+  isOfEarlierLeader({ records }: FetchedPartition): boolean {
+    const epoch = lastLeaderEpoch(records);
+    return epoch !== undefined && this.#leaderEpoch !== undefined && epoch < this.#leaderEpoch;
   }
 
   /** Takes what was fetched from `fetchFrom`; false if it does not contain one whole batch. */

@@ -24,6 +24,8 @@ export interface TailOptions {
   readonly skipsDense?: boolean;
   /** The records and headers of a chunk, 20,000 by default. */
   readonly maxChunkItems?: number;
+  /** Where this reader is: partitions that may lag are read from a replica there, if the brokers know one (KIP-392). */
+  readonly rack?: string | undefined;
   readonly log?: WireLog;
   readonly onError?: (topic: string, partition: number, error: KafkaError) => void;
 }
@@ -59,6 +61,14 @@ export interface TailSink {
   outOfRange?(bounds: PartitionBounds, position: number): number | Promise<number>;
 }
 
+export interface FollowFrom {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  /** See `Followed.mayLag`; false by default. */
+  readonly mayLag?: boolean;
+}
+
 export interface Followed {
   /** The next offset to deliver: the sink is done with everything below. */
   readonly position: number;
@@ -67,6 +77,11 @@ export interface Followed {
   resume(): void;
   /** Continues from `offset`. Fetched records are dropped; a delivery in progress completes. */
   seek(offset: number): void;
+  /**
+   * Whether records may come from a replica that is behind the leader, from the next fetch on. Without a rack it
+   * changes nothing.
+   */
+  mayLag(may: boolean): void;
   /** Stops permanently; a delivery in progress completes. */
   stop(): void;
 }

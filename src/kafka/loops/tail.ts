@@ -7,7 +7,8 @@ import type { FetchedPartition } from '../wire/record-apis.ts';
 import { type FetchLimits, FetchSession } from './fetch-session.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
 import { boundsOf, type PartitionBounds } from './leader-calls.ts';
-import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
+import { nearestReplica } from './replica-choice.ts';
+import type { Followed, FollowFrom, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
 /**
  * What a fetch can't tell.
@@ -48,9 +49,9 @@ const RECORDS_PER_TURN = 2_000;
 const MAX_CHUNK_ITEMS = 20_000;
 
 /**
- * Follows partitions from given offsets, without a group: one connection to each leader, one isolation level, any
- * partitions of any topics,
- * one fetch in flight per leader. FollowedPartition describes the states of a partition.
+ * Follows partitions from given offsets, without a group: one connection to each leader, or to the replica that is read
+ * instead (`replica-choice`), one isolation level, any partitions of any topics, one fetch in flight per broker.
+ * FollowedPartition describes the states of a partition.
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
@@ -75,14 +76,11 @@ export class Tail {
   }
 
   /** Throws RangeError if the partition is followed already: stop that first. */
-  follow(
-    at: { readonly topic: string; readonly partition: number; readonly offset: number },
-    sink: TailSink,
-  ): Followed {
+  follow(at: FollowFrom, sink: TailSink): Followed {
     const before = this.#followed.get(keyOf(at));
     if (before !== undefined && before.state !== 'stopped') throw new RangeError(`${before.key} is already followed`);
     const followed = new FollowedPartition(at, sink, {
-      onRoom: ({ leader }) => this.#wake(leader),
+      onRoom: ({ node }) => this.#wake(node),
       decode: (fetched) => this.#decode(fetched, sink),
       onFailure: (failed, error) => this.#sinkFailed(failed, error),
     });
@@ -102,21 +100,54 @@ export class Tail {
     await Promise.all(places.map(({ delivering }) => delivering));
   }
 
-  async #find(followed: FollowedPartition): Promise<void> {
+  async #find(followed: FollowedPartition, wasRead = false): Promise<void> {
     followed.state = 'finding';
     try {
-      const node = await this.#options.cluster.leader(followed.topic, followed.partition, FIND_TIMEOUT_MS);
+      const node = await this.#nodeFor(followed);
       if (followed.state !== 'finding') return;
-      this.#leader(followed.leader)?.partitions.delete(followed);
-      followed.leader = node;
+      const isMoved = node !== followed.node;
+      this.#leader(followed.node)?.partitions.delete(followed);
+      followed.node = node;
       const leader = this.#leaders.get(node) ?? new TailLeader(node, this.#options);
       this.#leaders.set(node, leader);
       leader.join(followed);
       followed.state = 'ready';
+      if (wasRead && isMoved) followed.sink.interrupted?.();
       followed.proceed();
     } catch (error) {
       this.#failed(followed, error);
     }
+  }
+
+  /** The broker to read from: the leader, or a replica that is near. */
+  #nodeFor(followed: FollowedPartition): Promise<number> {
+    const { cluster, runtime, rack } = this.#options;
+    const isAsking = rack !== undefined && followed.replica.ask(runtime.monotonicMs());
+    return isAsking
+      ? this.#nearest(followed, rack)
+      : cluster.leader(followed.topic, followed.partition, FIND_TIMEOUT_MS);
+  }
+
+  async #nearest(followed: FollowedPartition, rack: string): Promise<number> {
+    const { cluster, runtime, isolation, log } = this.#options;
+    const { topic, partition, fetchFrom: offset, replica } = followed;
+    const query = { topic, partition, offset, rack, isolation, timeoutMs: FIND_TIMEOUT_MS };
+    const nearest = await nearestReplica(cluster, runtime, query);
+    replica.chosen(nearest, runtime.monotonicMs());
+    const { node: broker } = nearest;
+    if (broker === undefined) return await cluster.leader(topic, partition, FIND_TIMEOUT_MS);
+    if (broker !== followed.node)
+      log?.('info', { topic, partition, broker, rack }, 'reading from a replica that is near', { about: topic });
+    return broker;
+  }
+
+  /** Looks for another replica of those partitions for which that is due. */
+  #chooseAgain(leader: TailLeader): void {
+    const { rack, runtime } = this.#options;
+    if (rack === undefined) return;
+    const nowMs = runtime.monotonicMs();
+    for (const followed of leader.partitions)
+      if (followed.state === 'ready' && followed.replica.isDue(nowMs)) void this.#find(followed, true);
   }
 
   #leader(node: number | undefined): TailLeader | undefined {
@@ -136,8 +167,10 @@ export class Tail {
 
   async #fetch(leader: TailLeader): Promise<void> {
     const { cluster, purpose, runtime } = this.#options;
+    if (leader.isFetching) return;
+    this.#chooseAgain(leader);
     const places = leader.withRoom();
-    if (leader.isFetching || places.length === 0) return;
+    if (places.length === 0) return;
     leader.isFetching = true;
     const limits = leader.limits(places, runtime.monotonicMs());
     for (const followed of places) {
@@ -173,7 +206,8 @@ export class Tail {
       const response = responses[i];
       if (response === undefined || followed.seeksAtFetch !== followed.seeks) continue;
       const { errorCode } = response;
-      if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
+      // For a replica the offset may be out of range because it is behind, so the leader is asked.
+      if (errorCode === 'OFFSET_OUT_OF_RANGE' && !followed.replica.isNear) void this.#locate(followed);
       else if (errorCode === undefined) this.#keep(leader, followed, response, response === first);
       else this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
     }
@@ -181,11 +215,17 @@ export class Tail {
 
   #keep(leader: TailLeader, followed: FollowedPartition, response: FetchedPartition, isFirst: boolean): void {
     const from = followed.fetchFrom;
+    if (followed.replica.isNear && followed.isOfEarlierLeader(response)) {
+      const message = `${followed.key}: the replica has records of an earlier leader than those before`;
+      this.#failed(followed, new KafkaError('FENCED_LEADER_EPOCH', message));
+      return;
+    }
     if (followed.isOfNewLeader(response)) {
       followed.sink.interrupted?.();
       followed.proceed(); // fetches again, from where the sink compares
       return;
     }
+    followed.replica.answered(response.highWatermark);
     followed.sink.fetched?.(response.highWatermark);
     const isStuck = !followed.keep(response) && isFirst;
     if (isStuck) {
@@ -235,6 +275,7 @@ export class Tail {
 
   #failed(followed: FollowedPartition, error: unknown): void {
     if (followed.state === 'stopped') return;
+    followed.replica.failed(this.#options.runtime.monotonicMs());
     const failure =
       error instanceof KafkaError
         ? error
@@ -300,7 +341,7 @@ const RATE_SPAN_MS = 50;
 
 type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxBytesPerPartition' | 'busyGapMs'>;
 
-/** A broker with the partitions that it leads, in the order of the next fetch, and the limits of that fetch. */
+/** A broker with the partitions that are read from it, in the order of the next fetch, and the limits of that fetch. */
 export class TailLeader {
   readonly node: number;
   readonly partitions = new Set<FollowedPartition>();

@@ -46,6 +46,11 @@ export interface FetchRequest {
   readonly partitions: readonly FetchPosition[];
   /** By default the fetch belongs to no session. */
   readonly session?: SessionStep;
+  /**
+   * Where the reader is (KIP-392): a leader that knows a replica there names it instead of the records. By default the
+   * leader returns them.
+   */
+  readonly rack?: string;
 }
 
 /** The place of a fetch in a fetch session (KIP-227), which the broker keeps: see `loops/fetch-session`. */
@@ -82,6 +87,8 @@ export interface FetchedPartition extends PartitionResult {
   readonly aborted: readonly { readonly producerId: bigint; readonly firstOffset: number }[];
   /** Record batches as in the log: the first may begin below the requested offset, the last may be cut off. */
   readonly records: Buffer;
+  /** The node ID of a replica in the reader's rack, from which to read instead; undefined for none. */
+  readonly nearer?: number | undefined;
 }
 
 export interface ListOffsetsRequest {
@@ -214,7 +221,7 @@ const NO_SESSION: SessionStep = { id: 0, epoch: NONE, forgotten: [] };
  * ```
  */
 function encodeFetch(request: FetchRequest): Encoder {
-  const { maxWaitMs, maxBytes, isolation, partitions: from, session = NO_SESSION } = request;
+  const { maxWaitMs, maxBytes, isolation, partitions: from, session = NO_SESSION, rack = '' } = request;
   const topics = byTopic(from, (position) => position);
   const encoder = new Encoder();
   encoder.writeInt32(NONE).writeInt32(maxWaitMs).writeInt32(1).writeInt32(maxBytes).writeInt8(levelOf(isolation));
@@ -230,7 +237,7 @@ function encodeFetch(request: FetchRequest): Encoder {
     encoder.writeString(topic).writeInt32(partitions.length);
     for (const partition of partitions) encoder.writeInt32(partition);
   }
-  return encoder.writeString('');
+  return encoder.writeString(rack);
 }
 
 /**
@@ -263,9 +270,10 @@ function readPartition(decoder: Decoder, topic: string): FetchedPartition {
   const lastStableOffset = safeInteger(decoder.readInt64());
   const logStartOffset = safeInteger(decoder.readInt64());
   const aborted = decoder.readArray(readAborted);
-  decoder.readInt32(); // preferred read replica: only for clients that send their rack
+  const preferred = decoder.readInt32();
+  const nearer = preferred === NONE ? undefined : preferred;
   const records = readRecords(decoder);
-  return { topic, partition, errorCode, highWatermark, lastStableOffset, logStartOffset, aborted, records };
+  return { topic, partition, errorCode, highWatermark, lastStableOffset, logStartOffset, aborted, records, nearer };
 }
 
 function readAborted(decoder: Decoder): FetchedPartition['aborted'][number] {

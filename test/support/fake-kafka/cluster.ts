@@ -25,6 +25,8 @@ export interface ClusterOptions {
   readonly fetchBytes?: () => number;
   /** The most fetch sessions that a broker keeps; as in Kafka by default. */
   readonly fetchSessions?: number;
+  /** The rack of each broker: then replicas serve fetches, and leaders name one in the reader's rack. */
+  readonly racks?: ReadonlyMap<number, string>;
 }
 
 const GROUPS: GroupsOptions = { initialDelayMs: 0, minSessionMs: 6_000, maxSessionMs: 1_800_000, loadMs: () => 0 };
@@ -54,6 +56,7 @@ export class Cluster {
   /** The least time that empty fetches are held. */
   readonly holdMs: number;
   readonly fetchBytes: () => number;
+  readonly racks: ReadonlyMap<number, string>;
   /** The most fetch sessions that a broker keeps; 0 for none. */
   fetchSessions: number;
   #sessionIds = 0;
@@ -69,6 +72,7 @@ export class Cluster {
     this.clock = options.clock;
     this.holdMs = options.holdMs ?? 0;
     this.fetchSessions = options.fetchSessions ?? FETCH_SESSIONS;
+    this.racks = options.racks ?? new Map();
     this.fetchBytes = options.fetchBytes ?? (() => Number.POSITIVE_INFINITY);
     const nodes = Array.from({ length: options.nodes ?? 1 }, (_, i) => i + 1);
     const empty = viewOf(0, nodes, [], new Map());

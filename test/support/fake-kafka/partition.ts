@@ -83,6 +83,11 @@ export class Partition {
     return Math.min(this.#highWatermark, this.#lastKnown.get(node) ?? 0);
   }
 
+  /** The high watermark for a replica that follows: it has no more than it has fetched. */
+  followedTo(node: number): number {
+    return Math.min(this.#highWatermark, this.#ends.get(node) ?? 0);
+  }
+
   /** Stores a batch at the leader; `durable` is called once, when all in-sync replicas have it, or can't get it. */
   append(
     batch: Buffer,

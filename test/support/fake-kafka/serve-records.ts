@@ -128,7 +128,9 @@ class Fetch {
   look(): void {
     if (this.#isOver) return;
     const partitions = this.#read();
-    const isDue = partitions.some(({ errorCode, records }) => errorCode !== undefined || records.length > 0);
+    const isDue = partitions.some(({ errorCode, records, nearer }) => {
+      return errorCode !== undefined || records.length > 0 || nearer !== undefined;
+    });
     if (isDue || this.#request.maxWaitMs <= 0) this.#end(partitions);
     else if (this.#unwatch === undefined) this.#wait();
   }
@@ -170,12 +172,20 @@ class Fetch {
       const found = partitionIn(this.#broker.view, topic, number);
       if (found === undefined) return refuse('UNKNOWN_TOPIC_OR_PARTITION');
       if (this.#broker.cluster.isDenied(topic)) return refuse('TOPIC_AUTHORIZATION_FAILED');
-      if (found.believed.leader !== this.#broker.node) return refuse('NOT_LEADER_FOR_PARTITION');
+      const { node, cluster } = this.#broker;
+      const isLeader = found.believed.leader === node;
+      const follows = !isLeader && cluster.racks.size > 0 && found.partition.settings.replicas.includes(node);
+      if (!isLeader && !follows) return refuse('NOT_LEADER_FOR_PARTITION');
       const { log } = found.partition;
-      const highWatermark = found.partition.highWatermarkOf(this.#broker.node);
-      const end = found.partition.leadership.leader === this.#broker.node ? log.end : highWatermark;
+      const highWatermark = follows ? found.partition.followedTo(node) : found.partition.highWatermarkOf(node);
+      const end = found.partition.leadership.leader === node ? log.end : highWatermark;
       if (offset < log.start || offset > end) return refuse('OFFSET_OUT_OF_RANGE');
       const lastStableOffset = Math.min(highWatermark, log.stableEnd);
+      const nearer = isLeader ? this.#nearer(found.partition) : undefined;
+      if (nearer !== undefined) {
+        const bounds = { highWatermark, lastStableOffset, logStartOffset: log.start };
+        return { ...place, ...bounds, aborted: [], records: NO_BATCHES, nearer };
+      }
       const isCommitted = this.#request.isolation === 'read_committed';
       const below = isCommitted ? lastStableOffset : highWatermark;
       const isFirst = left === this.#request.maxBytes;
@@ -187,6 +197,14 @@ class Fetch {
         : [];
       return { ...place, highWatermark, lastStableOffset, logStartOffset: log.start, aborted, records };
     });
+  }
+
+  /** A live replica in the rack of the reader, unless the leader is there itself. */
+  #nearer({ leadership, settings }: Partition): number | undefined {
+    const { rack } = this.#request;
+    const { racks, liveNodes } = this.#broker.cluster;
+    if (rack === undefined || racks.get(leadership.leader) === rack) return undefined;
+    return settings.replicas.find((node) => racks.get(node) === rack && liveNodes.includes(node));
   }
 }
 
