@@ -73,10 +73,16 @@ export type HeartbeatOutcome =
   | { readonly kind: 'failed'; readonly error: IdallocError }
   | { readonly kind: 'stopped' };
 
-/** A reading of both clocks, with the verdict of the process's clock guard. */
+declare const guarded: unique symbol;
+
+/**
+ * A reading of both clocks, with the verdict of the process's clock guard. Only the guard makes one: what allocates or
+ * raises a ceiling does not compile with a plain clock, which would let it go on through a step.
+ */
 export interface GuardedReading {
   readonly reading: Reading;
   readonly verdict: Verdict;
+  readonly [guarded]: true;
 }
 
 type LineLog = (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields?: object) => void;

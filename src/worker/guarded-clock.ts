@@ -52,7 +52,8 @@ export class GuardedClock {
     const pausedMs = elapsedMs(this.#last, reading);
     this.#last = reading;
     if (pausedMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);
-    return { reading, verdict: verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict };
+    const judged = verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict;
+    return { reading, verdict: judged } as GuardedReading;
   }
 
   /** The time, unless the clock is ejected, or no broker's clock was compared with it in this term. */

@@ -4,6 +4,7 @@ import { anchorGuard, observe } from '../../src/core/clock-guard.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import type { GuardedReading } from '../../src/identity/state.ts';
 import { examplesOf } from '../support/examples.ts';
+import { guardedReading } from '../support/guarded-reading.ts';
 import type { Fault } from './fake-etcd.ts';
 import { type Host, type HostClock, keys, layout, Stage } from './stage.ts';
 
@@ -27,7 +28,7 @@ function guarded(clock: HostClock): () => GuardedReading {
     const reading = clock.read();
     const seen = observe(guard, reading);
     guard = seen.verdict.kind === 'eject' ? anchorGuard(reading) : seen.guard;
-    return { reading, verdict: seen.verdict };
+    return guardedReading(reading, seen.verdict);
   };
 }
 

@@ -4,6 +4,7 @@ import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { IdentityRunner } from '../../src/identity/runner.ts';
+import { guardedReading } from '../support/guarded-reading.ts';
 import type { Fault } from './fake-etcd.ts';
 import { type Host, keys, layout, Stage, timing } from './stage.ts';
 
@@ -73,7 +74,7 @@ async function running(onStage?: Stage, asHost?: Host, measureDrift = async () =
   const runner = new IdentityRunner({
     identity: host.identity,
     timing,
-    readClock: () => ({ reading: host.clock.read(), verdict: host.clock.verdict }),
+    readClock: () => guardedReading(host.clock.read(), host.clock.verdict),
     resetClockAnchor: () => anchors.push(stage.nowMs),
     measureDrift,
     sleep: timers.sleep,

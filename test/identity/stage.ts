@@ -8,6 +8,7 @@ import { Identity } from '../../src/identity/identity.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import { type Namespace, openNamespace } from '../../src/identity/namespace.ts';
 import type { IdentitySettings, IdentityState } from '../../src/identity/state.ts';
+import { guardedReading } from '../support/guarded-reading.ts';
 import { MemoryWitness } from '../support/memory-witness.ts';
 import { FakeEtcd, type Fault, goodLink, type Link } from './fake-etcd.ts';
 
@@ -115,7 +116,7 @@ export class Stage {
       layout,
       timing,
       namespace: changes.namespace ?? (await this.open()),
-      readClock: () => ({ reading: clock.read(), verdict: clock.verdict }),
+      readClock: () => guardedReading(clock.read(), clock.verdict),
       random: () => 0,
       newNonce: () => `n${++this.#nonces}`,
       newLeaseId: () => ++this.#leases,

@@ -13,6 +13,7 @@ import type { TlsSettings } from '../../src/http/tls-server.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
+import { guardedReading } from './guarded-reading.ts';
 
 export const STAGE_LAYOUT = presetLayout('default');
 const STAGE_MAX_COUNT = 100_000;
@@ -59,7 +60,7 @@ export class ApiStage {
     this.tokens = tokens ?? '';
     this.#hasTokens = tokens !== undefined;
     const monotonicMs = () => (this.standsAtMs ?? performance.now()) + this.aheadMs;
-    const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
+    const readClock = () => guardedReading(now());
     const authority = () => this.authority;
     const datacenterId = Math.min(4, layout.maxDatacenter);
     const options = { layout, datacenterId, readClock, authority, random: () => 0.5 };

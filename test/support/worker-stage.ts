@@ -6,7 +6,7 @@ import type { IdallocError } from '../../src/errors.ts';
 import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
-import { LeasedAllocator } from '../../src/worker/allocator.ts';
+import { type AllocatorOptions, LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { FakeEtcd, type Link } from '../identity/fake-etcd.ts';
@@ -69,6 +69,8 @@ export class WorkerStage {
     error: undefined,
     statuses: new Map(),
   };
+  /** What the allocator of each worker got. */
+  readonly allocators = new Map<string, AllocatorOptions>();
   readonly #workers = new Map<string, Worker>();
   readonly #dead = new Set<string>();
   readonly #openIndex: IndexOpener;
@@ -106,7 +108,10 @@ export class WorkerStage {
       indexDisk: () => undefined,
       openIndex: (binding, events) => this.#openIndex(binding, events, host),
       instanceId: () => host,
-      createAllocator: (options) => new LeasedAllocator(options),
+      createAllocator: (options) => {
+        this.allocators.set(host, options);
+        return new LeasedAllocator(options);
+      },
     };
     const write = (text: string) => {
       const line = withNumber(JSON.parse(text) as LogLine);

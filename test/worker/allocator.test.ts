@@ -8,6 +8,7 @@ import type { Authority } from '../../src/identity/state.ts';
 import type { Allocation } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
+import { guardedReading } from '../support/guarded-reading.ts';
 
 const layout = presetLayout('default');
 /** The tick at which these tests begin. */
@@ -142,10 +143,7 @@ describe('beside smaller ones that want every tick, a large batch', () => {
     const allocator = new LeasedAllocator({
       layout,
       datacenterId: 3,
-      readClock: () => ({
-        reading: { wall: wallMs(at(T0) + nowMs), mono: monoMs(nowMs) },
-        verdict: { kind: 'steady' },
-      }),
+      readClock: () => guardedReading({ wall: wallMs(at(T0) + nowMs), mono: monoMs(nowMs) }),
       authority: () => authorityOf(TERM),
       random: () => 0,
       sleep: (delayMs) => new Promise((wake) => due.push({ atMs: nowMs + delayMs, wake })),
@@ -202,7 +200,7 @@ describe('a small batch', () => {
     const allocator = new LeasedAllocator({
       layout: sonyflake,
       datacenterId: 0,
-      readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
+      readClock: () => guardedReading({ wall, mono: monoMs(0) }),
       authority: () => authorityOf({ ...TERM, from: T0 - 1 }),
       random: () => 0,
       sleep: async (delayMs) => {
@@ -223,7 +221,7 @@ describe('two IDs in a second', () => {
     const allocator = new LeasedAllocator({
       layout: tiny,
       datacenterId: 0,
-      readClock: () => ({ reading: { wall, mono: monoMs(0) }, verdict: { kind: 'steady' } }),
+      readClock: () => guardedReading({ wall, mono: monoMs(0) }),
       authority: () => authorityOf({ ...TERM, workerId: 1, from: T0 - 1 }),
       random: () => 0,
       sleep: () => new Promise((resolve) => woken.push(resolve)),

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
+import type { AllocatorOptions } from '../../src/worker/allocator.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
+import { WorkerStage } from '../support/worker-stage.ts';
 
 /** A guarded clock that the test reads and moves, with the pauses that it reports. */
 function world() {
@@ -76,5 +78,27 @@ describe('the clock of a worker', () => {
     clock.resetAnchor();
     expect(pass(50)).toEqual({ kind: 'steady' });
     expect(clock.drift()).toBeUndefined();
+  });
+});
+
+describe('the clock by which a worker allocates', () => {
+  it('is the guarded one: it is ejected by a step back that nobody has read yet', async () => {
+    const stage = new WorkerStage();
+    const { runtime } = stage;
+    stage.start({}, 'instance');
+    await stage.pass(10_000);
+    const { readClock } = stage.allocators.get('instance') as AllocatorOptions;
+    expect(readClock().verdict).toEqual({ kind: 'steady' });
+    const wallMs = runtime.wallMs.bind(runtime);
+    runtime.wallMs = () => wallMs() - 20;
+    expect(readClock().verdict).toMatchObject({ kind: 'eject', reason: 'CLOCK_BACKWARD' });
+    await stage.stop();
+  });
+
+  it('has a type of its own: an allocator with a plain clock does not compile', () => {
+    const reading: Reading = { wall: wallMs(1), mono: monoMs(1) };
+    // @ts-expect-error no guard has judged this reading
+    const readClock: AllocatorOptions['readClock'] = () => ({ reading, verdict: { kind: 'steady' } });
+    expect(readClock().reading).toBe(reading);
   });
 });
