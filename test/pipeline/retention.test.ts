@@ -109,6 +109,9 @@ describe('a request that is answered with an old decision', () => {
     timestampMs: NOW + ms,
   });
 
+  /** As a requester says it, so that its age alone counts: it is no copy of which nothing shows the age. */
+  const resent = (offset: number, ms: number) => later(offset, ms, { headers: { [FIRST_SENT]: `${NOW}` } });
+
   it('has it renewed in the ledger: the same batch once more, for the later request', async () => {
     const topic = await served('a');
     const worker = new MemoryWorker({ topic, workerId: 7 });
@@ -123,7 +126,6 @@ describe('a request that is answered with an old decision', () => {
     let now = NOW;
     const topic = new MemoryLedger(1, () => now);
     const worker = new MemoryWorker({ topic });
-    const resent = (offset: number, ms: number) => later(offset, ms, { headers: { [FIRST_SENT]: `${NOW}` } });
     await worker.serve([request(0, 'a'), resent(1, RENEW_AFTER_MS - 1)]);
     expect(topic.bounds(0).high).toBe(1);
     now += RENEW_AFTER_MS;
@@ -140,10 +142,10 @@ describe('a request that is answered with an old decision', () => {
     now += RENEW_AFTER_MS;
     topic.land(0, [entry('a', { first: 2_000n, requestOffset: 0, end: 0 })]);
     worker.catchUp();
-    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    await worker.serve([resent(9, RENEW_AFTER_MS)]);
     topic.trim(0, 1);
     const newcomer = new MemoryWorker({ topic, workerId: 8 });
-    for (const one of [worker, newcomer]) await one.serve([later(9, RENEW_AFTER_MS)]);
+    for (const one of [worker, newcomer]) await one.serve([resent(9, RENEW_AFTER_MS)]);
     expect(outcomes(worker)[1]).toEqual(expect.any(BigInt));
     expect([...outcomes(worker), ...outcomes(newcomer)]).toEqual(Array(4).fill(outcomes(worker)[0]));
   });
@@ -154,10 +156,10 @@ describe('a request that is answered with an old decision', () => {
     const worker = new MemoryWorker({ topic });
     topic.land(0, [entry('a', { first: 1_000n, requestOffset: 5 })]);
     now += RENEW_AFTER_MS;
-    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    await worker.serve([resent(9, RENEW_AFTER_MS)]);
     topic.trim(0, 1);
     const newcomer = new MemoryWorker({ topic, workerId: 8 });
-    await newcomer.serve([later(9, RENEW_AFTER_MS)]);
+    await newcomer.serve([resent(9, RENEW_AFTER_MS)]);
     expect([...outcomes(worker), ...outcomes(newcomer)]).toEqual([1_000n, 1_000n]);
   });
 
