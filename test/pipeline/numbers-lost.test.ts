@@ -193,6 +193,18 @@ describe('a sequence that the ledger knows better than etcd', () => {
     expect([gists(one).slice(2), one.numbers.stopped]).toEqual([['9+1', '10+1'], 0]); // biome-ignore format: pairs
   });
 
+  it('is stopped if the ledger has lost and contradicts what this worker had seen in it', async () => {
+    const { worker, topic } = numbersWorld();
+    const one = worker();
+    await one.serve([wanted(0, 'a')]);
+    topic.truncate(0, 1);
+    topic.land(0, [numbers('theirs', { at: 1, requestOffset: 9 }), numbers('a', { at: 2, first: 2 })]);
+    lose(topic, 3, one); // the copy is restored, and shows other numbers for the same request
+    await one.serve([wanted(1, 'b')]);
+    expect(gists(one)).toEqual(['1+1', 'SEQUENCE_STOPPED']);
+    expect(swaps(one)).toEqual(['swap done']);
+  });
+
   it('that is stopped holds up no other one', async () => {
     const { worker, topic } = numbersWorld();
     topic.land(0, [statement(1, {}, 'tickets')]);

@@ -244,6 +244,32 @@ describe('a restarted partition', () => {
     expect(range(0, 3).map((partition) => begun(partition).length)).toEqual([1, 1, 2]);
   });
 
+  /** The offsets that a copy gets which has read three entries when the broker crashes, and no more follow. */
+  async function readAround(isInUse: boolean): Promise<readonly number[]> {
+    send(0, 3);
+    start();
+    await stage.until(() => offsets(0).length === 3);
+    sink.begin.mockImplementation((_, { high }) => high - 1);
+    sink.doubt.mockImplementation((partition) => {
+      if (isInUse) lives[partition] = (lives[partition] ?? 0) + 1;
+      return isInUse;
+    });
+    stage.kafka.cluster.crash(1);
+    await stage.pass(50);
+    stage.kafka.cluster.restart(1);
+    await stage.pass(10_000);
+    expect(sink.doubt).toHaveBeenCalledWith(0);
+    return offsets(0);
+  }
+
+  it('starts again when reading was interrupted, since the log may be another one by then', async () => {
+    expect(await readAround(true)).toEqual([0, 1, 2, 2]);
+  });
+
+  it('continues when reading was interrupted while its copy is not in use', async () => {
+    expect(await readAround(false)).toEqual([0, 1, 2]);
+  });
+
   it('starts with bounds requested after the last restart, even during a start', async () => {
     send(0, 5);
     sink.begin.mockImplementation((_, { high }) => high);
