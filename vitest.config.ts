@@ -1,11 +1,14 @@
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/integration/longest-first.ts';
 import { filesOf } from './test/integration/suites.ts';
-import { git, rotation } from './test/sim/mutants.ts';
+import { git, MUTANT_VARIABLE, mutantPlugin, rotation } from './test/sim/mutants.ts';
 import { SEED_VARIABLE, SEEDS } from './test/support/seeded.ts';
 
 /** Each commit draws other random values, and one commit always the same, so that what passed once passes again. */
 const seed = process.env[SEED_VARIABLE] ?? String(rotation(git) % SEEDS);
+
+/** A known bug, to see which unit tests notice it. What is compiled with it must not be kept for other runs. */
+const mutant = process.env[MUTANT_VARIABLE];
 
 const onServers = {
   // The tests' own client of Kafka, kafkajs, sets timers for times that are over; it would be a warning for each file.
@@ -24,8 +27,10 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     projects: [
       {
+        plugins: mutant === undefined ? [] : [mutantPlugin(mutant)],
         test: {
           name: 'unit',
+          fsModuleCache: mutant === undefined,
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**'],
           env: { [SEED_VARIABLE]: seed },

@@ -2,7 +2,7 @@ import { enableCompileCache } from 'node:module';
 import { parentPort, workerData } from 'node:worker_threads';
 import { COMPILE_CACHE } from '../../ops/dev/paths.ts';
 import type { Mutant } from '../sim/mutant.ts';
-import { loadMutant } from '../sim/mutants.ts';
+import { loadMutant } from '../sim/mutated.ts';
 
 /** A mutant, and how many seeds to simulate, from 1 on. */
 export interface Play {

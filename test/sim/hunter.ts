@@ -1,32 +1,37 @@
 import { enableCompileCache } from 'node:module';
 import { parentPort, workerData } from 'node:worker_threads';
 import { COMPILE_CACHE } from '../../ops/dev/paths.ts';
-import { loadMutant, MUTANTS } from './mutants.ts';
+import { mutantOf } from './mutants.ts';
+import { loadMutant } from './mutated.ts';
 
-/** What a thread hunts: a mutant by its name, from a seed on, in so many seeds. */
+/** What a thread hunts: a mutant by its name, from each of these seeds on, in so many seeds. */
 export interface Hunt {
   readonly name: string;
-  readonly from: number;
+  readonly from: readonly number[];
   readonly seeds: number;
 }
 
-/** The seed whose history failed a check, and the first check that failed. */
+/** How many seeds were played until a history failed a check, and the first check that failed. */
 export interface Catch {
-  readonly seed: number;
+  readonly seeds: number;
   readonly check: string;
   readonly what: string;
 }
 
-async function hunt({ name, from, seeds }: Hunt): Promise<Catch | undefined> {
-  const mutant = MUTANTS.find((one) => one.name === name);
-  if (mutant === undefined) throw new Error(`there is no mutant '${name}'`);
+/** The catch of each hunt, in order; undefined where its seeds revealed nothing. */
+async function hunt({ name, from, seeds }: Hunt): Promise<readonly (Catch | undefined)[]> {
+  const mutant = mutantOf(name);
   const simulate = await loadMutant(mutant);
-  for (let seed = from; seed < from + seeds; seed += 1) {
-    const { faults } = await simulate(seed, { scenario: mutant.scenario });
-    const [first] = faults;
-    if (first !== undefined) return { seed, check: first.check, what: first.what };
+  const hunted: (Catch | undefined)[] = [];
+  for (const start of from) {
+    let caught: Catch | undefined;
+    for (let seed = start; caught === undefined && seed < start + seeds; seed += 1) {
+      const [first] = (await simulate(seed, { scenario: mutant.scenario })).faults;
+      if (first !== undefined) caught = { seeds: seed - start + 1, check: first.check, what: first.what };
+    }
+    hunted.push(caught);
   }
-  return undefined;
+  return hunted;
 }
 
 enableCompileCache(COMPILE_CACHE);

@@ -3,10 +3,12 @@ import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import type { Fault } from './checker.ts';
 import type { Catch, Hunt } from './hunter.ts';
+import type { Mutant, UnitTest } from './mutant.ts';
 import { changedMutants, firstSeed, git, MUTANTS, otherMutants } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, seldomIn, sum, type Tally, tallyOf } from './tally.ts';
+import { failsWith } from './unit-hunt.ts';
 
 /** So many random seeds must meet every hard case: else the scenarios no longer reach it. */
 const COVERING_SEEDS = 300;
@@ -23,10 +25,12 @@ const HELP = `Simulates workers under faults, each run from a seed, and checks t
   --seed K      simulate one seed and print its trace
   --scenario S  simulate one scenario only:
 ${described(SCENARIOS)}
-  --mutants     apply known bugs to the sources as they are loaded, and simulate seeds until each is caught; one on each processor
+  --mutants     apply known bugs to the sources as they are loaded, and simulate seeds until each is caught, or run the unit test
+                that catches it; one on each processor
   --changed     with --mutants: only 30 of files that differ from the last release, and 15 others, by commit
   --others      with --mutants: those that --changed leaves out at this commit
   --mutant TEXT the same for the bugs whose names contain the text
+  --hunts N     with --mutants: hunt each bug N times, from seeds 1,000 apart, and show the median of the seeds that took
   --json        print one JSON object on standard output
   --help        show this text
 
@@ -78,6 +82,8 @@ interface Options {
   readonly changed: boolean;
   /** Only those that `changed` leaves out. */
   readonly others: boolean;
+  /** How often each mutant is hunted by seeds. */
+  readonly hunts: number;
   readonly json: boolean;
   readonly help: boolean;
 }
@@ -90,6 +96,7 @@ function readArguments(args: readonly string[]): Options | string {
     seeds: text,
     from: text,
     seed: text,
+    hunts: text,
     scenario: text,
     mutant: text,
     mutants: flag,
@@ -101,7 +108,7 @@ function readArguments(args: readonly string[]): Options | string {
   };
   try {
     const { values } = parseArgs({ args: [...args], options });
-    const whole = (name: 'seeds' | 'from' | 'seed'): number | undefined => {
+    const whole = (name: 'seeds' | 'from' | 'seed' | 'hunts'): number | undefined => {
       const given = values[name];
       if (given === undefined) return undefined;
       if (/^\d{1,9}$/.test(given)) return Number(given);
@@ -112,7 +119,8 @@ function readArguments(args: readonly string[]): Options | string {
       throw new Error(`--scenario is ${scenario}, must be one of ${Object.keys(SCENARIOS).join(', ')}`);
     }
     const { json, help, changed, others, rotate, mutant = values.mutants ? '' : undefined } = values;
-    if ((changed || others) && mutant === undefined) throw new Error('--changed and --others need --mutants');
+    if ((changed || others || values.hunts !== undefined) && mutant === undefined)
+      throw new Error('--changed, --others and --hunts need --mutants');
     if (changed && others) throw new Error('--changed and --others exclude each other');
     const seeds = whole('seeds') ?? 100;
     return {
@@ -125,6 +133,7 @@ function readArguments(args: readonly string[]): Options | string {
       seeds,
       from: whole('from') ?? (rotate ? firstSeed(seeds, git) : 1),
       seed: whole('seed'),
+      hunts: Math.max(1, whole('hunts') ?? 1),
     };
   } catch (error) {
     return String(error);
@@ -179,32 +188,75 @@ function describe({ seed, faults }: Failure, scenario?: Scenario): string {
   return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}${kind}\n${listed}`;
 }
 
+/** How a mutant was caught. */
+interface Hunted {
+  readonly mutant: string;
+  /** A check, or a unit test; null if it survived. */
+  readonly caughtBy: string | null;
+  /** How many seeds that took: of several hunts the median. Null for a unit test. */
+  readonly seeds: number | null;
+  readonly seconds: number;
+}
+
 /** Hunts mutants, one on each processor at a time. */
-async function hunt(named: string, { from, changed, others, json }: Options, { out, note }: Output): Promise<number> {
+async function hunt(named: string, options: Options, { out, note }: Output): Promise<number> {
+  const { changed, others, json } = options;
   const choose = changed ? changedMutants : others ? otherMutants : (all: typeof MUTANTS) => all;
   const wanted = choose(MUTANTS, git).filter(({ name }) => name.includes(named));
-  const hunted: { mutant: string; caughtBy: string | null; seeds: number; seconds: number }[] = [];
+  const hunted: Hunted[] = [];
   const waiting = wanted.values();
   const huntOn = async () => {
-    for (const { name, firstSeed: start = from } of waiting) {
+    for (const mutant of waiting) {
       const startedMs = performance.now();
-      const found = await inThread({ name, from: start, seeds: MUTANT_SEEDS });
+      const { what, ...found } = await (mutant.unit === undefined
+        ? huntBySeeds(mutant, options)
+        : huntByTest(mutant.name, mutant.unit));
       const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
-      const seeds = found === undefined ? MUTANT_SEEDS : found.seed - start + 1;
-      hunted.push({ mutant: name, caughtBy: found?.check ?? null, seeds, seconds });
-      const outcome = found === undefined ? 'SURVIVED' : `caught by "${found.check}"`;
-      note(`${name}: ${outcome} after ${seeds} seeds, ${seconds} s${found === undefined ? '' : `\n  ${found.what}`}`);
+      hunted.push({ mutant: mutant.name, ...found, seconds });
+      const outcome = found.caughtBy === null ? 'SURVIVED' : `caught by "${found.caughtBy}"`;
+      const after = found.seeds === null ? '' : ` after ${found.seeds} seeds`;
+      note(`${mutant.name}: ${outcome}${after}, ${seconds} s${what === undefined ? '' : `\n  ${what}`}`);
     }
   };
   await Promise.all(Array.from({ length: availableParallelism() }, huntOn));
   const survivors = hunted.filter(({ caughtBy }) => caughtBy === null);
-  out(json ? JSON.stringify({ mutants: hunted }) : `${hunted.length} mutants, ${survivors.length} survived`);
+  const seeds = hunted.flatMap((one) => one.seeds ?? []);
+  const text = `${hunted.length} mutants, ${survivors.length} survived`;
+  const rarity =
+    seeds.length === 0 ? '' : `\nseeds until a mutant is caught: median ${median(seeds)}, most ${Math.max(...seeds)}`;
+  out(json ? JSON.stringify({ mutants: hunted }) : `${text}${rarity}`);
   return survivors.length === 0 ? 0 : 1;
 }
 
-async function inThread(hunted: Hunt): Promise<Catch | undefined> {
+interface Found extends Pick<Hunted, 'caughtBy' | 'seeds'> {
+  /** What the check found wrong. */
+  readonly what?: string | undefined;
+}
+
+/** Several hunts begin at seeds of their own, the same for all mutants, so their median says how rare a catch is. */
+async function huntBySeeds({ name, firstSeed: start }: Mutant, { from, hunts }: Options): Promise<Found> {
+  const starts = Array.from({ length: hunts }, (_, i) => from + i * MUTANT_SEEDS);
+  const begun = hunts === 1 && start !== undefined ? [start] : starts;
+  const caught = await inThread({ name, from: begun, seeds: MUTANT_SEEDS });
+  const seeds = median(caught.map((found) => found?.seeds ?? MUTANT_SEEDS));
+  if (caught.includes(undefined)) return { caughtBy: null, seeds };
+  return { caughtBy: caught[0]?.check ?? null, seeds, what: caught[0]?.what };
+}
+
+async function huntByTest(name: string, unit: UnitTest): Promise<Found> {
+  return { caughtBy: (await failsWith(name, unit)) ? `${unit.file}: ${unit.title}` : null, seeds: null };
+}
+
+/** The middle one; of an even number the lower one. Throws RangeError for none. */
+function median(values: readonly number[]): number {
+  const middle = values.toSorted((one, other) => one - other)[Math.floor((values.length - 1) / 2)];
+  if (middle === undefined) throw new RangeError('nothing has no median');
+  return middle;
+}
+
+async function inThread(hunted: Hunt): Promise<readonly (Catch | undefined)[]> {
   const thread = new Worker(new URL('./hunter.ts', import.meta.url), { workerData: hunted });
-  const { promise, resolve, reject } = Promise.withResolvers<Catch | undefined>();
+  const { promise, resolve, reject } = Promise.withResolvers<readonly (Catch | undefined)[]>();
   thread.once('message', resolve);
   thread.once('error', reject);
   thread.once('exit', (code) => reject(new Error(`the thread of '${hunted.name}' ended with code ${code}`)));

@@ -1,4 +1,4 @@
-import { type Mutant, patch } from './mutant.ts';
+import { type Mutant, patch, unitTest } from './mutant.ts';
 
 /** Bugs in what makes IDs unique: ceilings, fences, witnesses, clocks. */
 export const IDENTITY_MUTANTS: readonly Mutant[] = [
@@ -37,7 +37,10 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 530,
+    unit: unitTest(
+      'test/identity/heartbeat.test.ts',
+      'counts from before the keep-alive was sent, not from its answer',
+    ),
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -138,8 +141,10 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     // A nonce alone decides nothing: leases identify claims; fence, compared revision and ticks identify raises.
     name: 'a term identified by its fence alone',
-    scenario: 'lost-claim',
-    firstSeed: 140,
+    unit: unitTest(
+      'test/identity/witness.test.ts',
+      'that finds the witness of %s before its own fails, and its lease is revoked',
+    ),
     patches: [
       patch(
         'src/identity/witness.ts',
@@ -173,12 +178,26 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no suspension after a pause of the process',
-    firstSeed: 465,
+    unit: unitTest('test/worker/guarded-clock.test.ts', 'reports a pause of the process before it returns the reading'),
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
         "if (pausedMs > MAX_PAUSE_MS && verdict.kind !== 'eject') this.#onPause?.(reading);",
         '',
+      ),
+    ],
+  },
+  {
+    name: 'the allocator reads the clock without its guard',
+    unit: unitTest(
+      'test/worker/guarded-clock.test.ts',
+      'is the guarded one: it is ejected by a step back that nobody has read yet',
+    ),
+    patches: [
+      patch(
+        'src/worker/worker.ts',
+        'readClock: () => clock.read(),',
+        "readClock: () => ({ ...clock.read(), verdict: { kind: 'steady' } }),",
       ),
     ],
   },
@@ -195,8 +214,10 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the witness not read to its end',
-    scenario: 'slow-readers',
-    firstSeed: 76,
+    unit: unitTest(
+      'test/adapters/kafka/witness-topic.test.ts',
+      'waits until it was read, and times out when it is not',
+    ),
     patches: [
       patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + records.length - 1, over);', ''),
     ],
@@ -231,7 +252,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a worker ID claimed without comparing the clock',
-    firstSeed: 35,
+    unit: unitTest('test/identity/acquire.test.ts', 'tolerates one other worker whose clock disagrees, but not two'),
     patches: [
       patch(
         'src/identity/choose.ts',

@@ -1,4 +1,4 @@
-import { type Mutant, patch } from './mutant.ts';
+import { type Mutant, patch, unitTest } from './mutant.ts';
 
 /** Bugs in reading, writing and group membership. */
 export const KAFKA_MUTANTS: readonly Mutant[] = [
@@ -133,7 +133,10 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'ready though no broker answers',
-    firstSeed: 243,
+    unit: unitTest(
+      'test/worker/readiness.test.ts',
+      'a worker that has no partition is not ready either when no broker answers',
+    ),
     patches: [
       patch('src/worker/worker.ts', "if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';", 'void silentMs;'),
     ],
@@ -164,8 +167,10 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
 export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'requests at reused offsets dropped as answered',
-    scenario: 'lost-requests',
-    firstSeed: 70,
+    unit: unitTest(
+      'test/worker/request-tail.test.ts',
+      'after the request topic has lost its tail, requests at reused offsets get replies, old ones are not read again, and the loss is logged',
+    ),
     patches: [
       patch(
         'src/worker/request-group.ts',
@@ -176,8 +181,10 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'reading continues at the end after a lost request tail',
-    scenario: 'lost-requests',
-    firstSeed: 104,
+    unit: unitTest(
+      'test/worker/request-tail.test.ts',
+      'after the request topic has lost its tail, requests at reused offsets get replies, old ones are not read again, and the loss is logged',
+    ),
     patches: [
       patch(
         'src/worker/request-partition.ts',
@@ -188,14 +195,18 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the offset after a lost request tail is not committed',
-    scenario: 'lost-requests',
-    firstSeed: 120,
+    unit: unitTest(
+      'test/worker/request-tail.test.ts',
+      'the offset after a lost tail is committed once the coordinator accepts it, even if nothing can be answered meanwhile',
+    ),
     patches: [patch('src/worker/request-group.ts', ', { next: position, small: position });', ');')],
   },
   {
     name: 'the last record that was read is not committed',
-    scenario: 'lost-requests',
-    firstSeed: 167,
+    unit: unitTest(
+      'test/worker/request-tail.test.ts',
+      'a worker that starts after the log was lost and is as long again serves what is new',
+    ),
     patches: [
       patch(
         'src/worker/request-partition.ts',
@@ -237,8 +248,10 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no comparison after reading was interrupted',
-    scenario: 'lost-requests',
-    firstSeed: 604,
+    unit: unitTest(
+      'test/adapters/kafka/ledger-reading.test.ts',
+      'starts again when reading was interrupted, since the log may be another one by then',
+    ),
     patches: [
       patch(
         'src/adapters/kafka/ledger-reading.ts',

@@ -1,4 +1,4 @@
-import { type Mutant, patch } from './mutant.ts';
+import { type Mutant, patch, unitTest } from './mutant.ts';
 
 /** Bugs in what gives each request one batch: the ledger, its index, deciding and answering. */
 export const LEDGER_MUTANTS: readonly Mutant[] = [
@@ -161,7 +161,10 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a closed gate counts requests as answered',
-    firstSeed: 112,
+    unit: unitTest(
+      'test/pipeline/request-session.test.ts',
+      'lets the part in progress finish when its gate closes, and leaves the rest for later',
+    ),
     patches: [
       patch(
         'src/pipeline/request-session.ts',
@@ -284,8 +287,10 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a renewal written for the first request',
-    scenario: 'retention',
-    firstSeed: 116,
+    unit: unitTest(
+      'test/pipeline/retention.test.ts',
+      'has it renewed in the ledger: the same batch once more, for the later request',
+    ),
     patches: [
       patch(
         'src/pipeline/decide.ts',
@@ -311,8 +316,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a loser keeps a decision young',
-    scenario: 'retention',
-    firstSeed: 139,
+    unit: unitTest('test/pipeline/retention.test.ts', 'has it renewed even if a loser is younger than the decision'),
     patches: [
       patch('src/ledger/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(

@@ -1,4 +1,4 @@
-import { type Mutant, patch } from './mutant.ts';
+import { type Mutant, patch, unitTest } from './mutant.ts';
 
 const DRAFTS = 'src/pipeline/decide.ts';
 const NUMBERS = 'src/pipeline/numbers.ts';
@@ -92,6 +92,20 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'a restored copy shows what the one before did',
+    unit: unitTest(
+      'test/pipeline/numbers-lost.test.ts',
+      'is stopped if the ledger has lost and contradicts what this worker had seen in it',
+    ),
+    patches: [
+      patch(
+        NUMBERS,
+        'shown: isSame && before.life === life ? before.shown : new Map(),',
+        'shown: isSame ? before.shown : new Map(),',
+      ),
+    ],
+  },
+  {
     name: 'a loss forgets nothing',
     scenario: 'lost-tail',
     patches: [
@@ -114,8 +128,10 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a loss that an order states lets nothing be forgotten',
-    scenario: 'lost-tail',
-    firstSeed: 213,
+    unit: unitTest(
+      'test/cli/sequence/orders.test.ts',
+      'a sequence exists though the ledger lost all, and goes on behind its last number',
+    ),
     patches: [patch(ORDER, 'through: Math.max(head.through, requestEnd - 1)', 'through: -1')],
   },
 ];
@@ -166,8 +182,10 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'of swaps that share a transaction only the first is compared',
-    scenario: 'two-owners',
-    firstSeed: 2054,
+    unit: unitTest(
+      'test/ledger/shared-transactions.test.ts',
+      'one that is outdated is refused, and the others are done',
+    ),
     patches: [
       patch(
         'src/ledger/heads.ts',

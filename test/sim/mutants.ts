@@ -1,15 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
-import { registerHooks } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import type { Mutant } from './mutant.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS, RECORD_MUTANTS, TAIL_MUTANTS } from './mutants-kafka.ts';
 import { COPY_MUTANTS, LEDGER_MUTANTS, REPLAY_MUTANTS } from './mutants-ledger.ts';
 import { GROWTH_MUTANTS, MEMORY_MUTANTS, SEQUENCE_MUTANTS } from './mutants-sequences.ts';
-import type { simulate } from './simulation.ts';
 
 export const MUTANTS: readonly Mutant[] = [
   ...IDENTITY_MUTANTS,
@@ -46,25 +44,28 @@ export function copySources(): SourceCopy {
   }
 }
 
-/**
- * Loads the simulator with one bug in its sources: the loader of modules of this thread gets the patched text for their
- * files. So the bug is in the real code, and what it does not touch is compiled once for all threads. Works once in a
- * thread, since modules are loaded once. Throws when a patch no longer fits, or is in a file that is not loaded.
- */
-export async function loadMutant(mutant: Mutant): Promise<typeof simulate> {
-  const texts = new Map([...patchedFiles(mutant)].map(([file, text]) => [pathToFileURL(join(ROOT, file)).href, text]));
-  registerHooks({
-    load(url, context, nextLoad) {
-      const source = texts.get(url);
-      if (source === undefined) return nextLoad(url, context);
-      texts.delete(url);
-      return { format: 'module-typescript', source, shortCircuit: true };
-    },
-  });
-  const { simulate } = await import('./simulation.ts');
-  if (texts.size > 0)
-    throw new Error(`mutant '${mutant.name}' has patches of what was not loaded: ${[...texts.keys()]}`);
-  return simulate;
+/** Names the mutant with which the unit tests run, to see which of them notice it. */
+export const MUTANT_VARIABLE = 'IDALLOC_MUTANT';
+
+/** What Vite asks of its plugins for each module. */
+interface LoaderPlugin {
+  readonly name: string;
+  readonly enforce: 'pre';
+  /** The text of a module; undefined for what is on the disk. */
+  load(id: string): string | undefined;
+}
+
+/** Gives the unit tests the sources with one bug. Throws for a name of no mutant, and when a patch no longer fits. */
+export function mutantPlugin(wanted: string): LoaderPlugin {
+  const texts = new Map([...patchedFiles(mutantOf(wanted))].map(([file, text]) => [join(ROOT, file), text]));
+  return { name: MUTANT_VARIABLE, enforce: 'pre', load: (id) => texts.get(id.replace(/\?.*/, '')) };
+}
+
+/** The mutant with this name. Throws if there is none. */
+export function mutantOf(wanted: string): Mutant {
+  const mutant = MUTANTS.find(({ name }) => name === wanted);
+  if (mutant === undefined) throw new Error(`there is no mutant '${wanted}'`);
+  return mutant;
 }
 
 /** The patched files of a mutant. Throws when a patch no longer fits. */

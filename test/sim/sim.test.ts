@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { randomBytes, randomInt, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
@@ -10,6 +10,7 @@ import { run } from './main.ts';
 import { copySources, MUTANTS, patched, patchedFiles } from './mutants.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, seldomIn, tallyOf } from './tally.ts';
+import { failsWith } from './unit-hunt.ts';
 import { sealed } from './world.ts';
 
 async function runCli(...args: string[]): Promise<{ code: number; out: string; note: string }> {
@@ -106,9 +107,35 @@ describe('mutants', () => {
     expect(code).toBe(0);
   });
 
+  it('are hunted from several seeds to see how rare their catches are', async () => {
+    const { code, out } = await runCli('--mutant', 'a range off by one', '--hunts', '3');
+    expect(out).toMatch(/^1 mutants, 0 survived\nseeds until a mutant is caught: median \d+, most \d+$/);
+    expect(code).toBe(0);
+  });
+
+  const byTest = MUTANTS.flatMap(({ name, unit }) => (unit === undefined ? [] : { name, ...unit }));
+
+  it.each(byTest)('$name: $file has the test that catches it', ({ file, title }) => {
+    expect(readFileSync(join(ROOT, file), 'utf8').replaceAll("\\'", "'")).toContain(title);
+  });
+
+  it('that a unit test catches are survivors unless it runs and fails', async () => {
+    const mutant = 'of swaps that share a transaction only the first is compared';
+    const { file, title } = byTest.find(({ name }) => name === mutant) as (typeof byTest)[number];
+    const [caught, isOther, unknown] = await Promise.all([
+      runCli('--mutant', mutant, '--json'),
+      failsWith('a range off by one', { file, title }),
+      failsWith(mutant, { file, title: 'no test has this title' }).catch(String),
+    ]);
+    const found = { mutant, caughtBy: `${file}: ${title}`, seeds: null, seconds: expect.any(Number) };
+    expect(JSON.parse(caught.out)).toEqual({ mutants: [found] });
+    expect(isOther).toBe(false);
+    expect(unknown).toContain(`${file} ran no test 'no test has this title'`);
+  });
+
   it('in files that the simulator does not load are rejected', async () => {
     const patch = { file: 'package.json', from: '"name": "idalloc"', to: '"name": "x"' };
-    const program = `import { loadMutant } from '${new URL('./mutants.ts', import.meta.url)}';
+    const program = `import { loadMutant } from '${new URL('./mutated.ts', import.meta.url)}';
       await loadMutant(${JSON.stringify({ name: 'a name', patches: [patch] })});`;
     const thread = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));
     const [error] = await once(thread, 'error');

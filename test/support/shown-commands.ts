@@ -89,6 +89,8 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
   ['npm run sim -- --scenario failover --seeds 100', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
   ['npm run sim -- --mutants', { file: SIMULATE, by: 'test/sim/main.ts --mutants' }],
+  ['npm run sim -- --mutants --hunts 9', { file: 'test/sim/sim.test.ts', by: "'a range off by one', '--hunts', '3'" }],
+  ['IDALLOC_MUTANT="NAME" npm run test:unit FILE', { file: 'test/sim/unit-hunt.ts', by: '[MUTANT_VARIABLE]: mutant' }],
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
   ['npm run test:unit test/codec/reply-policy', { file: 'ops/dev/test-steps.ts', by: 'runVitest(' }],
   ['npm run sim -- --mutant "PART OF ITS NAME"', { file: PROGRAMS, by: "['sim', ['--mutant'" }],
