@@ -7,6 +7,8 @@ import { MAX_QUOTAS } from '../../src/codec/quota.ts';
 import { MAX_ID_BYTES } from '../../src/codec/request-checks.ts';
 import { MAX_TRACE_BYTES } from '../../src/codec/request-headers.ts';
 import { MAX_FORMAT_CHARS } from '../../src/codec/sequence-entry.ts';
+import { maxSmallCount } from '../../src/core/layout.ts';
+import { presetLayout } from '../../src/core/presets.ts';
 import { MAX_BODY_BYTES } from '../../src/http/api.ts';
 import { MAX_NUMBERS } from '../../src/http/id-routes.ts';
 import { MAX_KEY_BYTES } from '../../src/http/parameters.ts';
@@ -49,3 +51,13 @@ test('the sizes on the page of limits are those of the code', () => {
   const shown = Object.fromEntries(rows.map(([, what = '', most = '']) => [what, Number(most.replaceAll(',', ''))]));
   expect(shown).toEqual(BOUNDS);
 });
+
+test.for(['docs/how-to/client.md', 'docs/how-to/quotas.md', 'docs/operations/runbook.md'])(
+  '%s says from how many IDs on a request is large, in two layouts',
+  (page) => {
+    const text = readPage(page).replaceAll(/\s+/g, ' ');
+    const [most, mostSafe] = (['default', 'js-safe'] as const).map((name) => maxSmallCount(presetLayout(name)));
+    const layouts = `in layout \`default\`, ${mostSafe} in \`js-safe\``;
+    expect(text).toMatch(new RegExp(`about ${most?.toLocaleString('en')} IDs(?: or more)? ${layouts}`));
+  },
+);

@@ -11,7 +11,7 @@ const TOOLS = JSON.parse(readFileSync(join(ROOT, 'locks/package-tools/package.js
 };
 const oldestNode = readManifest().engines.node.replace('>=', '');
 
-test.for(['docs/how-to/client.md', 'ops/release/readme/client.md'])(
+test.for(['docs/how-to/client.md', 'ops/release/readme/client.md', 'README.md', 'docs/quickstart.md'])(
   '%s names the oldest Node that package.json allows',
   (page) => {
     expect(readPage(page)).toContain(`Node ${oldestNode} or later`);
