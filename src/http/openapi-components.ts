@@ -1,6 +1,7 @@
 import { FORM_NAMES } from '../codec/form/form.ts';
 import type { Layout } from '../core/layout.ts';
 import { MAX_NUMBERS } from './id-routes.ts';
+import { problemExample } from './openapi-examples.ts';
 import { MAX_KEYED_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 
@@ -18,6 +19,14 @@ export interface Parameter extends Json {
 
 export interface Response {
   readonly description: string;
+  readonly content?: Readonly<Record<string, Media>>;
+}
+
+/** A body. `examples` replaces `example` where it may be one of several. */
+interface Media extends Json {
+  readonly schema?: Json | Reference;
+  readonly example?: unknown;
+  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
 }
 
 export interface Reference {
@@ -29,6 +38,8 @@ export interface Operation {
   readonly summary: string;
   readonly description?: string;
   readonly parameters?: readonly (Parameter | Reference)[];
+  /** A call of it for a shell, under the name by which tools look for it. */
+  readonly 'x-codeSamples'?: readonly { readonly lang: string; readonly source: string }[];
   readonly responses: Readonly<Record<string, Response | Reference>>;
 }
 
@@ -45,6 +56,7 @@ export interface OpenApiDocument {
   readonly components: {
     readonly parameters: Readonly<Record<string, Parameter>>;
     readonly responses: Readonly<Record<string, Response>>;
+    readonly schemas: Readonly<Record<string, Json>>;
     readonly [kind: string]: unknown;
   };
   readonly [name: string]: unknown;
@@ -53,7 +65,9 @@ export interface OpenApiDocument {
 export const ref = (kind: 'schemas' | 'responses' | 'parameters' | 'headers', name: string): Reference => ({
   $ref: `#/components/${kind}/${name}`,
 });
-export const json = (schema: Json | Reference): Json => ({ 'application/json': { schema } });
+export const json = (schema: Json | Reference, more: Json = {}): Record<'application/json', Media> => ({
+  'application/json': { schema, ...more },
+});
 const text = (description: string, more: Json = {}): Json => ({ type: 'string', description, ...more });
 const whole = (description: string, most?: number): Json => ({
   type: 'integer',
@@ -185,7 +199,7 @@ function parameters(): OpenApiDocument['components']['parameters'] {
   };
 }
 
-function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Layout): Json {
+function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Layout): Record<string, Json> {
   const breakdown = record({
     timestamp_ms: whole('ms since 1970-01-01T00:00:00Z'),
     datacenter_id: whole('datacenter', maxDatacenter),
@@ -261,34 +275,42 @@ function correlationHeaders(): Json {
 }
 
 function responses(): OpenApiDocument['components']['responses'] {
-  const problem = (description: string, headers: Json = {}): Response & Json => ({
+  const problem = (status: number, description: string, headers: Json = {}): Response & Json => ({
     description,
     headers: { ...headers, ...CORRELATION.headers },
-    content: { [PROBLEM_TYPE]: { schema: ref('schemas', 'Problem') } },
+    content: {
+      [PROBLEM_TYPE]: {
+        schema: ref('schemas', 'Problem'),
+        ...(status === 0 ? {} : { example: problemExample(status) }),
+      },
+    },
   });
   const retryAfter = { 'Retry-After': { required: true, schema: { type: 'integer' }, description: 'seconds' } };
   return {
-    _400: problem('INVALID_COUNT or MALFORMED_REQUEST'),
-    _401: problem('A required token is missing or unknown', {
+    _400: problem(400, 'INVALID_COUNT or MALFORMED_REQUEST'),
+    _401: problem(401, 'A required token is missing or unknown', {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
-    _403: problem('The token lacks the right keyed-decode, or one for the sequence'),
-    _404: problem('UNKNOWN_SEQUENCE; without a code: the key has no numbers'),
-    _409: problem('SEQUENCE_EXHAUSTED: too few numbers are left'),
-    _410: problem('FORGOTTEN: the ledger has no decision for the key any more; or SEQUENCE_CLOSED'),
-    _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
+    _403: problem(403, 'The token lacks the right keyed-decode, or one for the sequence'),
+    _404: problem(404, 'UNKNOWN_SEQUENCE; without a code: the key has no numbers'),
+    _409: problem(409, 'SEQUENCE_EXHAUSTED: too few numbers are left'),
+    _410: problem(410, 'FORGOTTEN: the ledger has no decision for the key any more; or SEQUENCE_CLOSED'),
+    _422: problem(422, 'CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
+      429,
       'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of waits or connections; or the address had too many 401 or documents',
       retryAfter,
     ),
     _503: problem(
+      503,
       'OVERLOADED, the reason why the gate is closed, or why no worker can decide now: KAFKA_UNAVAILABLE, STOPPING, OVERTAKEN; until an operator acts: SEQUENCE_STOPPED, TOPIC_INVALID, CONFIG_INVALID',
       retryAfter,
     ),
     _504: problem(
+      504,
       'NO_REPLY or EXPIRED: no worker has answered, or read the request, in time. With the same key, ask again',
       retryAfter,
     ),
-    other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 421, 431, 500, 501, 502'),
+    other: problem(0, 'Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 421, 431, 500, 501, 502'),
   };
 }

@@ -9,6 +9,16 @@ import { openApiDocument } from '../../src/http/openapi.ts';
 import { ApiStage } from '../support/api-stage.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';
 
+interface Shown {
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
+}
+
+interface Media {
+  readonly schema?: object;
+  readonly example?: unknown;
+  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+}
+
 interface Operation {
   readonly operationId: string;
   readonly responses: Readonly<Record<string, { readonly content?: object; readonly $ref?: string }>>;
@@ -84,6 +94,19 @@ describe('the page of the document', () => {
     expect(headers['content-security-policy']).toContain(`'sha256-${hash}'`);
   });
 
+  test('shows each request as a call, beside the response, and each field of that', async () => {
+    const { body } = await app.inject('/docs');
+    const page = body.replaceAll('&#39;', "'").replaceAll('&#34;', '"');
+    expect(page).toContain(
+      "<pre>curl -s -X POST -H 'Idempotency-Key: order-4711' 'http://localhost:8080/api/v1/sequences/invoices/2027?count=2'</pre>",
+    );
+    expect(page.match(/<h3>Request<\/h3><pre>curl -s /g)?.length).toBe(page.match(/<section id="(?!problem)/g)?.length);
+    for (const field of ['ids[].breakdown.worker_id', 'ranges[].first', 'value_form', 'numbers[]', 'step', 'detail']) {
+      expect(page).toContain(`<td><code>${field}</code>`);
+    }
+    expect(page).toContain('"code": "SEQUENCE_EXHAUSTED"');
+  });
+
   test('shows text as text, whatever it contains', () => {
     const info = { title: '<b>"a" & \'b\'</b>', description: '<script>' };
     const page = docsPage({ ...openApiDocument(presetLayout('default'), 10), info });
@@ -91,6 +114,37 @@ describe('the page of the document', () => {
     expect(page).not.toContain('<script>');
   });
 });
+
+describe.each(['default', 'js-safe', 'twitter-2010'] as const)(
+  'the examples of a worker with the layout %s',
+  (name) => {
+    const layout = presetLayout(name);
+    const { paths, components } = openApiDocument(layout, layout.maxCount);
+    const own = new Ajv2020({ strict: false, formats: { 'date-time': true } });
+    own.addSchema(JSON.parse(JSON.stringify({ components })), 'api');
+
+    test('are what their schemas say', () => {
+      const bodies = Object.values(paths).flatMap(({ parameters: _, ...methods }) =>
+        Object.values(methods as Record<string, Shown>).flatMap(({ responses }) => Object.values(responses)),
+      );
+      const all = [...bodies, ...Object.values(components.responses as Shown['responses'])].flatMap(
+        ({ content = {} }) =>
+          Object.values(content).flatMap(({ schema, example, examples = {} }) =>
+            [...(example === undefined ? [] : [example]), ...Object.values(examples).map(({ value }) => value)].map(
+              (value) => ({ schema, value }),
+            ),
+          ),
+      );
+      expect(all.length).toBeGreaterThan(20);
+      for (const { schema, value } of all) {
+        const [, kind] = /schemas\/(\w+)/.exec(JSON.stringify(schema)) ?? [];
+        const kinds = 'oneOf' in (schema ?? {}) ? ['Ids', 'Ranges'] : [kind];
+        const fits = kinds.some((one) => own.validate({ $ref: `api#/components/schemas/${one}` }, value));
+        expect(fits, JSON.stringify([value, own.errors])).toBe(true);
+      }
+    });
+  },
+);
 
 describe('the responses match the document', () => {
   test.each([
