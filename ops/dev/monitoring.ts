@@ -46,19 +46,39 @@ Some thresholds are yours to choose (in the chart by \`monitoring.rules.threshol
 \`idalloc:failures:ratio_rate1h\` and \`idalloc:slow:ratio_rate1h\`, and those over 5m, 30m and 6h, are the shares that objectives are about:
 a thousandth of the requests may fail, and a hundredth of the record batches may take more than a second.
 
-One outage is one page if Alertmanager groups by job, and the widest alert silences what follows from it:
+One outage is one page if Alertmanager groups by job, and what explains an alert silences it:
 
 \`\`\`yaml
 route: { receiver: on-call, group_by: [job, namespace] }
 inhibit_rules:
+  # Nobody serves: what requesters notice and what each worker lacks follows from it, but not why.
   - source_matchers: [alertname="IdallocNoWorkerServes"]
-    target_matchers: [alertname=~"Idalloc.+", alertname!="IdallocNoWorkerServes"]
+    target_matchers:
+      - alertname=~"Idalloc.+"
+      - alertname!~"IdallocNoWorkerServes|IdallocKafka.+|IdallocEtcd(Alarm|Refuses|CallsFail)|IdallocClusterChanged|IdallocTopicsChanged"
+    equal: [job, namespace]
+  - source_matchers: [alertname=~"IdallocKafkaSilent|IdallocKafkaRefused"]
+    target_matchers: [alertname="IdallocPartitionUnreached"]
     equal: [job, namespace]
   - source_matchers: [alertname=~"IdallocKafkaSilent|IdallocPartitionUnreached|IdallocKafkaRefused"]
-    target_matchers: [alertname=~"IdallocRequestsUnanswered|IdallocAnswersSlow|IdallocConsumerLag|IdallocNotInGroup|IdallocGateClosed|IdallocHttp.+|Idalloc.+Budget.+"]
+    target_matchers:
+      - alertname=~"IdallocRequestsUnanswered|IdallocAnswersSlow|IdallocConsumerLag|IdallocNotInGroup|IdallocGateClosed|IdallocHttp.+"
+    equal: [job, namespace]
+  - source_matchers: [alertname="IdallocEtcdAlarm"]
+    target_matchers: [alertname=~"IdallocEtcdRefuses|IdallocEtcdDatabaseLarge"]
     equal: [job, namespace]
   - source_matchers: [alertname=~"IdallocEtcdAlarm|IdallocEtcdRefuses"]
-    target_matchers: [alertname=~"IdallocEtcdCallsFail|IdallocCeilingNear|IdallocHeadsNotKept|IdallocGateClosed|IdallocHttp.+|Idalloc.+Budget.+"]
+    target_matchers: [alertname=~"IdallocEtcdCallsFail|IdallocHttp.+"]
+    equal: [job, namespace]
+  - source_matchers: [alertname=~"IdallocEtcdAlarm|IdallocEtcdRefuses|IdallocEtcdCallsFail"]
+    target_matchers: [alertname=~"IdallocCeilingNear|IdallocHeadsNotKept|IdallocGateClosed"]
+    equal: [job, namespace]
+  - source_matchers: [alertname="IdallocLedgerStopped"]
+    target_matchers: [alertname=~"IdallocRequestsUnanswered|IdallocConsumerLag"]
+    equal: [job, namespace]
+  # Whatever pages has its own reason, and a budget burns because of it.
+  - source_matchers: [severity="page", alertname=~"Idalloc.+", alertname!~"Idalloc.+Budget.+"]
+    target_matchers: [alertname=~"Idalloc.+Budget.+"]
     equal: [job, namespace]
 \`\`\`
 

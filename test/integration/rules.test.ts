@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeEach, expect, test } from 'vitest';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { ALERTS, RECORDINGS, RULES_FILE } from '../../ops/prometheus/rules.ts';
+import { Alertmanager, type Routing, requireAlertmanager } from '../support/alertmanager.ts';
 import { blocksOf, readPage } from '../support/docs.ts';
 import { requirePrometheus } from '../support/prometheus.ts';
 import { CALM, RULE_CASES, type RuleCase } from '../support/rule-cases.ts';
@@ -72,6 +73,73 @@ test('no alert fires for two workers that serve', async () => {
     ALERTS.map(({ alert }) => ({ eval_time: at, alertname: alert, exp_alerts: [] })),
   );
   expect(await failures([{ interval: '30s', input_series: seriesOf(CALM), alert_rule_test: silent }])).toBe('');
+});
+
+/**
+ * What fires in an outage, and what of it a person is notified of: alerts of two workers, a and b, and those of their
+ * deployment.
+ */
+const OUTAGES = {
+  'no worker runs': {
+    fires: 'NoWorkerServes RequestsUnanswered WorkersMissing WorkerDown/a WorkerDown/b ConsumerLag LatencyBudgetBurns',
+    notified: 'NoWorkerServes',
+  },
+  'Kafka is away': {
+    fires:
+      'KafkaSilent/a KafkaSilent/b PartitionUnreached/a PartitionUnreached/b RequestsUnanswered HttpFails GateClosed/a FailureBudgetBurns FailureBudgetShrinks NotInGroup/b',
+    notified: 'KafkaSilent/a KafkaSilent/b',
+  },
+  'Kafka is away for so long that the workers have left their group': {
+    fires: 'KafkaSilent/a KafkaSilent/b NoWorkerServes RequestsUnanswered GateClosed/a GateClosed/b HttpFails HttpSlow',
+    notified: 'KafkaSilent/a KafkaSilent/b NoWorkerServes',
+  },
+  'etcd is at its quota': {
+    fires:
+      'EtcdAlarm EtcdRefuses/a EtcdRefuses/b EtcdDatabaseLarge CeilingNear/a HeadsNotKept/a GateClosed/a HttpFails FailureBudgetBurns',
+    notified: 'EtcdAlarm',
+  },
+  'etcd does not answer': {
+    fires:
+      'EtcdCallsFail/a EtcdCallsFail/b CeilingNear/a CeilingNear/b HeadsNotKept/a GateClosed/a HttpFails FailureBudgetBurns',
+    notified: 'EtcdCallsFail/a EtcdCallsFail/b HttpFails',
+  },
+  'a ledger partition can not be read': {
+    fires: 'LedgerStopped/a RequestsUnanswered ConsumerLag LatencyBudgetBurns',
+    notified: 'LedgerStopped/a',
+  },
+  'most requests are refused': {
+    fires: 'MostRequestsRefused RequestsRefused DeadLetters FailureBudgetBurns FailureBudgetShrinks',
+    notified: 'MostRequestsRefused RequestsRefused DeadLetters',
+  },
+  'a budget shrinks, and nothing says why': { fires: 'FailureBudgetShrinks', notified: 'FailureBudgetShrinks' },
+} as const;
+
+/** The alerts of an outage, with the labels that its rule gives them. */
+function alertsOf(job: string, fires: string): Record<string, string>[] {
+  return fires.split(' ').map((fired) => {
+    const [name = '', instance] = fired.split('/');
+    const alertname = `Idalloc${name}`;
+    const rule = ALERTS.find(({ alert }) => alert === alertname);
+    if (rule === undefined) throw new Error(`there is no alert ${alertname}`);
+    return { alertname, job, severity: rule.labels.severity, ...(instance === undefined ? {} : { instance }) };
+  });
+}
+
+test('with the inhibitions that the page shows, one outage is one notification, which names what explains the rest', async (context) => {
+  await requireAlertmanager(context);
+  const [, block] = blocksOf(readPage('docs/operations/monitoring.md')).filter(({ language }) => language === 'yaml');
+  await using alertmanager = await Alertmanager.start(parse(block?.body.join('\n') ?? '') as Routing);
+  const outages = Object.entries(OUTAGES);
+  await alertmanager.fire(outages.flatMap(([job, { fires }]) => alertsOf(job, fires)));
+  await expect.poll(() => alertmanager.notifications.length).toBe(outages.length);
+  const notified = alertmanager.notifications.map(({ groupLabels, alerts }) => {
+    const names = alerts.map(({ labels: { alertname = '', instance } }) => {
+      return [alertname.replace('Idalloc', ''), ...(instance === undefined ? [] : [instance])].join('/');
+    });
+    return [groupLabels.job, names.sort()];
+  });
+  const expected = outages.map(([job, one]) => [job, one.notified.split(' ').sort()]);
+  expect(Object.fromEntries(notified)).toEqual(Object.fromEntries(expected));
 });
 
 test('promtool reports an alert that does not fire', async () => {

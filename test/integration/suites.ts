@@ -21,7 +21,7 @@ interface Listed {
  */
 const FILES: Readonly<Record<Project, string>> = {
   short: `
-rules                  6  the alerts, by the unit tests of promtool
+rules                 10  the alerts, by the unit tests of promtool; their inhibitions, by a real Alertmanager
 broker-killed         49  kill -9 of the broker that leads ledger partitions: elections and replicas of three brokers
 clock-steps           78  a real process notices steps, jumps and stops of its wall clock, and its own stops
 commands              49  each command once, on the happy path; a whole topic replayed
@@ -66,7 +66,7 @@ package-bundlers     200  the packed client in each bundler and on each runtime
 package-types         60  types and manifests of the packages, by the oldest TypeScript
 pasted                60  the blocks of README and quickstart as printed, on what \`npm start\` gives
 registry             101  a real schema registry
-release              104  a release is built from a commit
+release              110  a release is built from a commit; the steps that publish it, with programs that only note what they are asked
 restored              90  etcd that is wiped or restored from a backup, and the rebuild; also simulated; a namespace that moves to another prefix
 secured              198  servers with logins, certificates and least rights
 secured-doctor       155  doctor on servers that deny by default
