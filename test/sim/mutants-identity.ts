@@ -197,7 +197,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
       patch(
         'src/worker/worker.ts',
         'readClock: () => clock.read(),',
-        "readClock: () => ({ ...clock.read(), verdict: { kind: 'steady' } }),",
+        "readClock: () => ({ reading: clockReader(runtime.wallMs, runtime.monotonicMs)(), verdict: { kind: 'steady' } }),",
       ),
     ],
   },
