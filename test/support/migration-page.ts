@@ -90,7 +90,9 @@ async function besideSnowflake(db: Db, client: IdClient): Promise<void> {
 
 async function widen(db: Db, client: IdClient): Promise<void> {
   await db.exec(`CREATE TABLE orders (id SERIAL PRIMARY KEY, what TEXT);
-    INSERT INTO orders (what) SELECT 'old' FROM generate_series(1, 500)`);
+    INSERT INTO orders (what) SELECT 'old' FROM generate_series(1, 500);
+    CREATE TABLE order_lines (order_id BIGINT REFERENCES orders);
+    INSERT INTO order_lines SELECT n FROM generate_series(1, 9) AS n`);
   const insert = (what: string) => db.query('INSERT INTO orders (what) VALUES ($1) RETURNING id', [what]);
   const give = (id: bigint) => db.query('INSERT INTO orders (id, what) VALUES ($1, $2)', [String(id), 'new']);
   const [id = 0n] = await client.takeAsync(1);
@@ -100,8 +102,10 @@ async function widen(db: Db, client: IdClient): Promise<void> {
   await db.exec(sql('UPDATE orders'));
   expect(counted((await db.query(sql('AS missing FROM orders'))).rows, 'missing')).toEqual([0]);
   await db.exec(sql('CONCURRENTLY'));
-  await db.exec(sql('VALIDATE CONSTRAINT'));
+  await db.exec(sql('CHECK (big_id'));
   await db.exec(sql('LOCK TABLE'));
+  await db.exec(sql('FOREIGN KEY'));
+  await expect(db.exec('INSERT INTO order_lines VALUES (4711)')).rejects.toThrow(/order_lines_order_id_fkey/);
   expect(counted((await insert('after the swap')).rows, 'id')).toEqual([502]);
   const keys = await db.query("SELECT 1 FROM pg_index WHERE indrelid = 'orders'::regclass AND indisprimary");
   expect(keys.rows).toHaveLength(1);
