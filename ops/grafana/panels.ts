@@ -163,7 +163,7 @@ export const ROWS: readonly RowSpec[] = [
       overTime(
         'Detours',
         'reqps',
-        'Requests forwarded to the partition of their key, deferred because they are large or came in bulk, or answered again.',
+        'Requests forwarded to the partition of their key, deferred to let others go first, or answered again.',
         total('forwarded', rate('idalloc_requests_forwarded_total')),
         total('deferred', rate('idalloc_requests_deferred_total')),
         total('answered again', rate('idalloc_replays_total')),

@@ -228,11 +228,6 @@ function toBytes(value: Buffer | string): Buffer {
 export const ORIGIN = 'idalloc-origin';
 /** How often a request was forwarded to another partition: decimal digits. */
 export const HOPS = 'idalloc-hops';
-/**
- * On a request that came with many others and was forwarded, so that it lets others go first there too: `1`. Who writes
- * it by hand is only served later.
- */
-export const BULK = 'idalloc-bulk';
 /** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
 /**
@@ -302,10 +297,9 @@ export function earliestDecisionMs({ origin, firstSentMs }: Route): number | und
 export function routeHeaders(
   origin: Origin,
   hops: number,
-  { isBulk, wasAnswered }: { readonly isBulk: boolean; readonly wasAnswered: boolean },
+  { wasAnswered }: { readonly wasAnswered: boolean },
 ): Readonly<Record<string, string>> {
-  const marks = { ...(isBulk && { [BULK]: '1' }), ...(wasAnswered && { [ANSWERED_BEFORE]: '1' }) };
-  return { [ORIGIN]: originText(origin), [HOPS]: String(hops), ...marks };
+  return { [ORIGIN]: originText(origin), [HOPS]: String(hops), ...(wasAnswered && { [ANSWERED_BEFORE]: '1' }) };
 }
 
 export function originText({ partition, offset, appendedAtMs }: Origin): string {

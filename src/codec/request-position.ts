@@ -8,15 +8,15 @@ export interface RequestPosition {
   /** Every request below this offset is answered. It is the committed offset. */
   readonly next: number;
   /**
-   * Every request below this offset is answered, except large ones and those that wait for a debt. It is in the
-   * metadata of the committed offset.
+   * Every request below this offset is answered, except those that others go before: large ones, those of dense
+   * batches and those that wait for a debt. It is in the metadata of the committed offset.
    */
   readonly small: number;
   /** Which requests wait since who pays for them is in debt; none if undefined. */
   readonly debtors?: readonly DebtorSpan[] | undefined;
 }
 
-/** All requests to a reply topic, named by its `topicHash`, from an offset up to, but not including, another one. */
+/** All requests to a reply topic, by its `topicHash` or EVERY_TOPIC, from an offset up to another one, not included. */
 export interface DebtorSpan {
   readonly topic: number;
   readonly from: number;
@@ -26,6 +26,8 @@ export interface DebtorSpan {
 /** A position has at most so many spans: brokers limit the metadata of an offset to 4 KiB. */
 export const MAX_DEBTOR_SPANS = 32;
 const HASH_BYTES = 6;
+/** The hash of no topic. */
+export const EVERY_TOPIC = 2 ** (8 * HASH_BYTES);
 
 /** A whole number of 48 bits, the same for equal names in every release. */
 export function topicHash(replyTopic: string): number {
@@ -65,14 +67,17 @@ export interface CommittedPosition extends RequestPosition {
 }
 
 const METADATA =
-  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?(?:,?"debtors":(?<debtors>\[\[\d{1,15},\d{1,16},\d{1,16}\](?:,\[\d{1,15},\d{1,16},\d{1,16}\]){0,31}\]))?\}$/;
+  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?(?:,?"debtors":(?<debtors>\[(?:\[\d{1,15},\d{1,16},\d{1,16}\](?:,\[\d{1,15},\d{1,16},\d{1,16}\]){0,31})?\]))?\}$/;
 
-/** The metadata of an offset that a worker commits. It is never empty: by it workers know their own commits. */
-export function encodeMetadata({ small, last, debtors = [] }: Omit<CommittedPosition, 'next'>): string {
+/**
+ * The metadata of an offset that a worker commits. It is never empty: by it workers know their own commits. Where
+ * anything waits it has `debtors`, if only an empty list: by it they know that nothing else waits.
+ */
+export function encodeMetadata({ next, small, last, debtors = [] }: CommittedPosition): string {
   return JSON.stringify({
     small,
     ...(last !== undefined && { last: [last.offset, last.timestampMs, last.digest] }),
-    ...(debtors.length > 0 && { debtors: debtors.map(({ topic, from, until }) => [topic, from, until]) }),
+    ...(next < small && { debtors: debtors.map(({ topic, from, until }) => [topic, from, until]) }),
   });
 }
 
@@ -80,7 +85,8 @@ export function encodeMetadata({ small, last, debtors = [] }: Omit<CommittedPosi
  * The position that a worker committed; undefined for an offset that anything else has committed or moved, which says
  * nothing about what is answered. Such an offset has no metadata, or that of another kind, or it was moved past what a
  * worker wrote there. Earlier releases left out `small` where it is the offset. Workers of 0.3 do not know `debtors`:
- * from metadata that has them they read only that all is to be served from the offset on.
+ * from metadata that has them they read only that all is to be served from the offset on. They also let batches of many
+ * records wait, which nobody finds out again, so after them everything from the offset up to `small` is served.
  */
 export function decodePosition(next: number, metadata: string): CommittedPosition | undefined {
   const { small: written, offset, timestampMs, digest, debtors } = METADATA.exec(metadata)?.groups ?? {};
@@ -92,13 +98,13 @@ export function decodePosition(next: number, metadata: string): CommittedPositio
     next,
     small,
     last: isKnown ? last : undefined,
-    debtors: debtors === undefined ? undefined : spansIn(debtors),
+    debtors: next < small ? spansIn(debtors ?? `[[${EVERY_TOPIC},${next},${small}]]`) : undefined,
   };
 }
 
-function spansIn(text: string): readonly DebtorSpan[] {
+function spansIn(text: string): readonly DebtorSpan[] | undefined {
   const spans = JSON.parse(text) as readonly (readonly [number, number, number])[];
-  return spans.map(([topic, from, until]) => ({ topic, from, until }));
+  return spans.length === 0 ? undefined : spans.map(([topic, from, until]) => ({ topic, from, until }));
 }
 
 /** The header of a ledger entry with what its writer had answered of the partition's requests when it wrote it. */

@@ -31,7 +31,7 @@ export interface Metrics {
   addForeignOffset(): void;
   /** The loss of a ledger partition's tail was stated in the ledger. */
   addLedgerLoss(): void;
-  /** Large requests, and bulk, that let others go first. */
+  /** Requests that let others go first. */
   addDeferred(count: number): void;
   /** A request lets others go first since its account is in debt. */
   addIndebted(): void;
@@ -157,7 +157,10 @@ export function createMetrics({
     'Committed offsets that no worker wrote, and that were not believed',
   );
   const lostTails = counter('ledger_losses', 'Losses of the tail of a ledger partition that this worker stated in it');
-  const deferred = counter('requests_deferred', 'Requests that let others go first: large, bulk, or in debt');
+  const deferred = counter(
+    'requests_deferred',
+    'Requests that let others go first: large, of dense batches, or in debt',
+  );
   const indebted = counter(
     'requests_indebted',
     'Requests that let others go first, since their reply topic or quota had used more than its share of the worker',

@@ -1,5 +1,5 @@
 import { topicHash } from '../codec/request-position.ts';
-import type { Intake } from './intake.ts';
+import { type Accepted, BAD_RECORDS, type Intake } from './intake.ts';
 
 /** How much of a worker's time an account may use while others are served. */
 export interface DebtRate {
@@ -41,7 +41,7 @@ const LOOKS_WITHOUT_CLOCK = 500;
  * decides what waits for that.
  *
  * Kafka does not name the sender of a record. So the account is that of the reply topic, or of the quota that covers
- * it.
+ * it. Records that are no requests have one account together.
  */
 export class Accounts {
   readonly #options: AccountsOptions;
@@ -50,7 +50,7 @@ export class Accounts {
   #payers = new Map<string, Payer>();
   #payersUntilMs = Number.NEGATIVE_INFINITY;
   #last: { readonly replyTopic: string; readonly payer: Payer; left: number } | undefined;
-  /** The two accounts out of debt that were charged last: one of them is another one than any that asks. */
+  /** The two accounts of requests out of debt that were charged last: one of them is another one than any that asks. */
   readonly #others: { account: Account; atMs: number }[] = [];
 
   constructor(options: AccountsOptions) {
@@ -81,7 +81,7 @@ export class Accounts {
   charge({ account }: Payer, us: number): void {
     const nowMs = this.#options.monotonicMs();
     account.charge(us, nowMs);
-    if (account.wasInDebt && account.isInDebt(nowMs)) return;
+    if (account.name === BAD_RECORDS || (account.wasInDebt && account.isInDebt(nowMs))) return;
     const known = this.#others.find((other) => other.account === account);
     if (known !== undefined) known.atMs = nowMs;
     else {
@@ -158,25 +158,35 @@ class Account {
 }
 
 /**
- * What work costs, in microseconds of a worker's time, roughly. An ordinary account uses a small part of its share.
+ * What work costs, in microseconds of a worker's time: what `bench:prices` measures, and about as much again for
+ * sockets and brokers. An ordinary account uses a small part of its share.
  */
 export const PRICES_US = {
   /** To read, look up, decide and answer a request among others, or to refuse it. */
   request: 20,
+  /** For a record that is no request: its share of a dead letter, which brokers have to store. */
+  letter: 15,
   /** For each KiB of the record beyond the first one, which may be compressed in the topic. */
   kibibyte: 5,
+  /** For each 1,000 IDs that a reply lists. */
+  listed: 40,
   /** To append to one more reply topic, or partition that a request names, in a part. */
-  append: 50,
+  append: 100,
   /** To copy a request to its home partition. */
-  forward: 30,
+  forward: 20,
   /** To find a decision in the ledger, which has to be read there. */
   decision: 100,
 } as const;
+
+/** To list fewer IDs costs no more than what an ordinary request costs. */
+const FEW_LISTED = 1_000;
 
 /** The prices of a part's requests, in order. What goes to the same place as another one of the part costs less. */
 export class PartPrices {
   readonly #partition: number;
   readonly #places = new Set<string>();
+  /** The keys of requests whose replies list many IDs: one reply serves all that are equal. */
+  readonly #listed = new Set<string>();
   #totalUs = 0;
   #last: { readonly replyTopic: string; readonly replyPartition: number | undefined } | undefined;
 
@@ -199,10 +209,17 @@ export class PartPrices {
   #priceOf(intake: Intake): number {
     const bytes = intake.record.fields?.bytes ?? 0;
     const readUs = PRICES_US.request + PRICES_US.kibibyte * Math.floor(bytes / 1_024);
-    if (intake.kind === 'rejected') return readUs;
+    if (intake.kind === 'rejected') return readUs + PRICES_US.letter;
     const { request, home } = intake;
     if (home !== this.#partition) return readUs + PRICES_US.forward;
-    return readUs + (this.#isOneMore(request) ? PRICES_US.append : 0);
+    return readUs + this.#listedUs(intake) + (this.#isOneMore(request) ? PRICES_US.append : 0);
+  }
+
+  #listedUs({ request: { encoding, count }, key }: Accepted): number {
+    if (encoding !== 'IDS' || count < FEW_LISTED) return 0;
+    const before = this.#listed.size;
+    this.#listed.add(key.name);
+    return this.#listed.size > before ? (PRICES_US.listed * count) / 1_000 : 0;
   }
 
   /** Whether no request before goes to this place; the first one of a part does not count. */

@@ -1,5 +1,5 @@
 import type { Prepared } from './decide.ts';
-import type { Deferrals, LaneName } from './deferred.ts';
+import { type Deferrals, type LaneName, letsOthersGo } from './deferred.ts';
 import { type Intake, withSchemas } from './intake.ts';
 import { idsFor, isAboveLimit, isForNumbers, type PipelineDeps, processPart } from './part.ts';
 import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
@@ -8,11 +8,11 @@ import { RECORDS_PER_TURN } from './record-turns.ts';
 import type { TracePart } from './trace.ts';
 
 /**
- * The most records of a part of large requests and bulk. What is made of them lives until they are answered, and each
+ * The most records of a part that others go before. What is made of them lives until they are answered, and each
  * garbage collection copies it. The part holds its partition's turn while it is decided, and each of its reply topics
  * may have to be looked up: small requests wait for that.
  */
-const BULK_PART_MAX_RECORDS = RECORDS_PER_TURN;
+const LARGE_PART_MAX_RECORDS = RECORDS_PER_TURN;
 
 /** How a session observes and stops the work on its batch. */
 export interface BatchControl {
@@ -29,7 +29,7 @@ export interface BatchControl {
   readonly lane?: LaneName;
   /** Take requests of other lanes, so that those after them need not wait. */
   readonly deferrals?: Deferrals;
-  /** In the lane `large`: whether a request to this reply topic, by its hash, was left to it for a debt. */
+  /** In other lanes than `small`: whether a request to this reply topic, by its hash, waits for a debt. */
   readonly isDebtor?: (topic: number, offset: number) => boolean;
   /** Holds the IDs of large requests that are not decided yet. */
   readonly prepared?: Prepared;
@@ -46,17 +46,14 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const deps = isBulkLane(control) ? { ...all, publisher: all.largePublisher } : all;
-  const takenBefore = control.deferrals?.large?.taken ?? 0;
+  const deps = letsOthersGo(control.lane) ? { ...all, publisher: all.largePublisher } : all;
+  const taken = ({ large, debts }: Deferrals = {}) => (large?.taken ?? 0) + (debts?.taken ?? 0);
+  const takenBefore = taken(control.deferrals);
   try {
     await processChunk(deps, partition, records, control);
   } finally {
-    deps.observe.deferred((control.deferrals?.large?.taken ?? 0) - takenBefore);
+    deps.observe.deferred(taken(control.deferrals) - takenBefore);
   }
-}
-
-function isBulkLane({ lane }: BatchControl): boolean {
-  return lane === 'large' || lane === 'bulk numbers';
 }
 
 async function processChunk(
@@ -65,41 +62,25 @@ async function processChunk(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const maxStep = isBulkLane(control) ? BULK_PART_MAX_RECORDS : PART_MAX_REQUESTS;
+  const place = control.deferrals?.debts;
+  const maxStep = letsOthersGo(control.lane) ? LARGE_PART_MAX_RECORDS : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); ) {
-    const bulk = deferBulk(records, from, control);
-    from += bulk;
-    if (bulk > 0) continue;
-    const step = untilBulk(records.slice(from, from + maxStep), control);
+    const first = records[from] as RequestRecord;
+    if (place !== undefined && first.isDense === true) {
+      place.take(first); // without a look at it
+      control.resolved(first.offset);
+      from += 1;
+      continue;
+    }
+    const some = records.slice(from, from + maxStep);
+    const end = place === undefined ? -1 : some.findIndex(({ isDense }) => isDense === true);
+    const step = end < 0 ? some : some.slice(0, end);
     from += step.length;
     const tracePart = deps.tracing.received(partition);
     const { ready, error } = await withSchemas(deps.schemas, step, partition);
     await processReadable(deps, partition, ready, control, tracePart);
     if (error !== undefined) throw error;
   }
-}
-
-/**
- * Defers the bulk from an index on, without a look at it; returns how many records that is, of which one may stand for
- * many.
- */
-function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
-  const place = deferrals?.large;
-  if (place === undefined) return 0;
-  let at = from;
-  for (let record = records[at]; record !== undefined && place.defersBulk(record); record = records[at]) {
-    place.take(record);
-    at += 1;
-  }
-  const last = at > from ? records[at - 1] : undefined;
-  if (last !== undefined) resolved(last.offset);
-  return at - from;
-}
-
-/** The first records, up to one that is deferred as bulk. */
-function untilBulk(records: readonly RequestRecord[], { deferrals }: BatchControl): readonly RequestRecord[] {
-  const end = records.findIndex((record) => deferrals?.large?.defersBulk(record));
-  return end < 0 ? records : records.slice(0, end);
 }
 
 async function processReadable(
@@ -111,18 +92,18 @@ async function processReadable(
 ): Promise<void> {
   const { layout, accounts } = deps;
   const { lane = 'small', deferrals, prepared, isDebtor } = control;
-  const intakes = await receiveAll(deps, records, isBulkLane(control));
+  const intakes = await receiveAll(deps, records, lane);
   let through = -1;
   const kinds = {
     idsFor: idsFor(deps, partition),
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const onCharged = isBulkLane(control) ? (us: number) => deps.turns.didBulk(us) : undefined;
+  const onCharged = letsOthersGo(lane) ? (us: number) => deps.turns.didLarge(us) : undefined;
   const cutting = { layout, accounts, onCharged, partition, ...kinds, lane, deferrals, isDebtor };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
-  // and bulk that lets others go first from then on would look as if it had been taken over with them.
+  // and those of accounts that are in debt from then on would look as if they had been taken over with them.
   while (control.isCurrent()) {
     const next = parts.next();
     if (next.done === true) break;
@@ -139,11 +120,11 @@ async function processReadable(
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to other lanes
 }
 
-async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[], areBulk: boolean): Promise<Intake[]> {
+async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[], lane: LaneName): Promise<Intake[]> {
   const intakes: Intake[] = [];
   for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
     const some = records.slice(from, from + RECORDS_PER_TURN);
-    await (areBulk ? deps.turns.takeBulk(some.length, some[0]?.bulk) : deps.turns.take(some.length));
+    await (letsOthersGo(lane) ? deps.turns.takeLarge(some.length) : deps.turns.take(some.length));
     for (const record of some) {
       if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
       intakes.push(deps.reader.read(record));

@@ -1,22 +1,25 @@
-import { BULK, type RecordHeaders } from '../codec/request-headers.ts';
-import { type DebtorSpan, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
+import type { RecordHeaders } from '../codec/request-headers.ts';
+import { type DebtorSpan, EVERY_TOPIC, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
- * The lanes of a partition. `large`: requests for many IDs, bulk, and those whose account is in debt. `numbers`: those
- * for numbers of a sequence, which wait for etcd; `bulk numbers`: those of them that came in bulk, so that the lane
- * `large` has to find them. `small`: all others.
+ * The lanes of a partition. `large`: requests for many IDs. `debts`: dense batches, and requests whose account is in
+ * debt, whatever they ask for, so that the large ones of others don't wait for them. `numbers`: those for numbers of a
+ * sequence, which wait for etcd. `small`: all others.
  */
 export type LaneName = 'small' | DeferredLaneName;
-export type DeferredLaneName = 'large' | 'numbers' | 'bulk numbers';
+export type DeferredLaneName = 'large' | 'debts' | 'numbers';
+
+/** Whether the requests of a lane let others go first, in whatever the worker does. */
+export function letsOthersGo(lane: LaneName | undefined): boolean {
+  return lane === 'large' || lane === 'debts';
+}
 
 /** Where requests of other lanes wait, so that they do not hold up those after them. */
 export type Deferrals = { readonly [lane in LaneName]?: Deferral };
 
 /** Where requests of one lane wait. */
 interface Deferral {
-  /** Whether the record is bulk that waits here. */
-  defersBulk(record: RequestRecord): boolean;
   /** Whether a request to this reply topic, by its hash, waits here for a debt: if it has one, or did at first. */
   defersDebtor(topic: number, offset: number, isInDebt: boolean): boolean;
   /**
@@ -55,8 +58,10 @@ interface GrowingSpan extends DebtorSpan {
 class DebtorSpans {
   #spans: GrowingSpan[];
 
-  constructor(spans: readonly DebtorSpan[] = []) {
-    this.#spans = spans.map((span) => ({ ...span, isOpen: false }));
+  /** What lies below `end` of the spans of an earlier session. What comes from there on is looked at anew. */
+  constructor(spans: readonly DebtorSpan[], end = 0) {
+    const below = spans.filter(({ from }) => from < end);
+    this.#spans = below.map((span) => ({ ...span, until: Math.min(span.until, end), isOpen: false }));
   }
 
   /** What to commit. */
@@ -65,7 +70,8 @@ class DebtorSpans {
   }
 
   has(topic: number, offset: number): boolean {
-    return this.#spans.some((span) => span.topic === topic && span.from <= offset && offset < span.until);
+    const isNamed = (span: DebtorSpan) => span.topic === topic || span.topic === EVERY_TOPIC;
+    return this.#spans.some((span) => isNamed(span) && span.from <= offset && offset < span.until);
   }
 
   /** Lets a request wait, behind all that were looked at before. Returns false if there is no room for that. */
@@ -83,8 +89,8 @@ class DebtorSpans {
     for (const span of this.#spans) if (span.topic === topic) span.isOpen = false;
   }
 
-  /** Every request that waits below this offset has been answered. */
-  answered(next: number): void {
+  /** Every request below this offset has been answered, in every lane. */
+  passed(next: number): void {
     if (this.#spans.length > 0) this.#spans = this.#spans.filter(({ until }) => until > next);
   }
 }
@@ -93,8 +99,6 @@ const MAX_REQUESTS = 1_000;
 const MAX_BYTES = 1_048_576;
 /** What a record takes besides its bytes, roughly. */
 const RECORD_OVERHEAD = 200;
-/** A partition in which a record of a small batch came has others soon, and bulk lets them go first. */
-const OTHERS_EXPECTED_MS = 60_000;
 
 /**
  * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds
@@ -103,7 +107,6 @@ const OTHERS_EXPECTED_MS = 60_000;
  */
 export class DeferredQueue implements Deferral {
   readonly #onTaken: () => void;
-  readonly #monotonicMs: () => number;
   readonly #held: RequestRecord[] = [];
   #bytes = 0;
   #unread: OffsetRange | undefined;
@@ -113,36 +116,13 @@ export class DeferredQueue implements Deferral {
   /** Everything below has been taken over, or is of another lane. */
   #through = -1;
   #taken = 0;
-  #othersUntilMs = Number.NEGATIVE_INFINITY;
   readonly #debtors: DebtorSpans;
 
   /** `unread` holds requests that an earlier session took over and did not answer, `debtors` says which for a debt. */
-  constructor(
-    onTaken: () => void,
-    monotonicMs: () => number,
-    unread?: OffsetRange,
-    debtors: readonly DebtorSpan[] = [],
-  ) {
+  constructor(onTaken: () => void, unread?: OffsetRange, debtors: readonly DebtorSpan[] = []) {
     this.#onTaken = onTaken;
-    this.#monotonicMs = monotonicMs;
     this.#unread = unread;
-    this.#debtors = new DebtorSpans(unread && debtors);
-  }
-
-  /** Takes note of records that were read. If some of them came in small batches, bulk waits from now on. */
-  saw(records: readonly RequestRecord[]): void {
-    if (records.some((record) => originalBulk(record) === undefined))
-      this.#othersUntilMs = this.#monotonicMs() + OTHERS_EXPECTED_MS;
-  }
-
-  /**
-   * Dense bulk always waits. Other bulk waits only where it would hold somebody up, since what does not fit here is
-   * read twice; and while anything waits, so that nothing in the unread range has been served in its place.
-   */
-  defersBulk(record: RequestRecord): boolean {
-    const bulk = originalBulk(record);
-    if (bulk !== 'many') return bulk === 'dense';
-    return this.first !== undefined || this.#monotonicMs() < this.#othersUntilMs;
+    this.#debtors = new DebtorSpans(unread === undefined ? [] : debtors, unread?.until);
   }
 
   /**
@@ -161,8 +141,9 @@ export class DeferredQueue implements Deferral {
     return this.#debtors.has(topic, offset);
   }
 
-  /** Which requests wait for debts, to be committed. */
-  get debtors(): readonly DebtorSpan[] {
+  /** Which requests wait for debts, to be committed with `next`, below which every lane has answered all. */
+  debtorsFrom(next: number): readonly DebtorSpan[] {
+    this.#debtors.passed(next);
     return this.#debtors.all;
   }
 
@@ -215,7 +196,6 @@ export class DeferredQueue implements Deferral {
 
   /** Every request that waits below this offset has been answered. */
   answered(next: number): void {
-    this.#debtors.answered(next);
     for (let head = this.#held[0]; head !== undefined && head.offset < next; head = this.#held[0]) {
       this.#held.shift();
       this.#bytes -= sizeOf(head);
@@ -229,13 +209,6 @@ export class DeferredQueue implements Deferral {
   }
 }
 
-/** Whether the record came with many others, here or where it was forwarded; every reading of it says the same. */
-export function originalBulk(record: RequestRecord): RequestRecord['bulk'] {
-  if (record.bulk !== undefined) return record.bulk;
-  const isMarked = record.fields?.hasHeader(BULK) ?? record.headers[BULK] !== undefined;
-  return isMarked ? 'many' : undefined;
-}
-
 /** A copy that does not keep the fetched buffer alive, of which the record is a view. */
 function copyOf(record: RequestRecord): RequestRecord {
   const headers: Record<string, RecordHeaders[string]> = Object.create(null);
@@ -243,11 +216,11 @@ function copyOf(record: RequestRecord): RequestRecord {
     headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as TextOrBytes);
   }
   const { key, value } = record;
-  const { offset, timestampMs, bulk, since } = record;
+  const { offset, timestampMs, isDense, since } = record;
   return {
     offset,
     timestampMs,
-    bulk,
+    isDense,
     since,
     key: key && Buffer.from(key),
     value: value && Buffer.from(value),

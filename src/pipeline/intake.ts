@@ -82,7 +82,15 @@ interface Rejected {
   readonly address: ReplyAddress;
   readonly code: ErrorCode;
   readonly message: string;
+  /**
+   * Who pays for it: a reply topic, or BAD_RECORDS. Nobody if a registry may say something else at a later reading,
+   * which would find the record at another place.
+   */
+  readonly payer: string | undefined;
 }
+
+/** The account of records that are no requests, in place of a reply topic. */
+export const BAD_RECORDS = 'bad records';
 
 export type Intake = Accepted | Rejected;
 
@@ -166,7 +174,7 @@ export class RequestReader {
       }
       const request = { ...mergeRequest(value, headers, names), framing };
       const refusal = replyTopicViolation(request.replyTopic, policy) ?? apiRepliesViolation(request, policy);
-      if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
+      if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal, request.replyTopic);
       if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
         return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
       const home = homeOf(Slice.of(homeKeyOf(request)));
@@ -190,8 +198,15 @@ export class RequestReader {
   }
 }
 
-function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, message: string): Rejected {
-  return { kind: 'rejected', record, address, code, message };
+function reject(
+  record: RequestRecord,
+  address: ReplyAddress,
+  code: ErrorCode,
+  message: string,
+  payer = BAD_RECORDS,
+): Rejected {
+  const isOfRegistry = code === 'UNKNOWN_SCHEMA' || code === 'SCHEMA_REGISTRY_UNAVAILABLE';
+  return { kind: 'rejected', record, address, code, message, payer: isOfRegistry ? undefined : payer };
 }
 
 function keyOf(request: FullRequest): EntryKey {

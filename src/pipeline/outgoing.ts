@@ -7,7 +7,6 @@ import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders, routeHeaders } from '../codec/request-headers.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Refused } from './decision.ts';
-import { originalBulk } from './deferred.ts';
 import { type Accepted, isTooLong } from './intake.ts';
 import type { JunkLimits } from './junk-limits.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
@@ -125,9 +124,7 @@ export function forwarded(
   const { record, request } = accepted;
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
-  const marks = { isBulk: originalBulk(record) !== undefined, wasAnswered: to.wasAnswered };
-  const route = routeHeaders(origin ?? own, hops + 1, marks);
-  const headers = Object.assign(headersOf(record), route);
+  const headers = Object.assign(headersOf(record), routeHeaders(origin ?? own, hops + 1, to));
   return { topic, partition: to.home, key: accepted.homeKey, value: record.value, headers };
 }
 

@@ -30,7 +30,7 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, 
   readonly replyTopics: ReplyTopicLookup;
   /** Decides about numbers of sequences. */
   readonly numbers: Pick<NumberDecisions, 'decide'>;
-  /** For what large requests and bulk cause, so that it holds up nothing else. */
+  /** For what others go before, so that it holds up nothing else. */
   readonly largePublisher: Publisher;
   /** Shared by the worker's partitions; each part with large requests takes one. */
   readonly largeSlots: Slots;

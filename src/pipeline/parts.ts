@@ -1,15 +1,15 @@
 import { isLarge, type Layout, partMaxIds } from '../core/layout.ts';
 import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
-import { type Accounts, PartPrices, PRICES_US } from './accounts.ts';
-import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
+import { type Accounts, PartPrices, type Payer, PRICES_US } from './accounts.ts';
+import { type Deferrals, type LaneName, letsOthersGo } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
-/** As much as 250 ordinary requests: those that let others go first take no more of the worker at a time. */
-const LARGE_PART_MAX_US = 250 * PRICES_US.request;
+/** As much as 400 ordinary requests: those that let others go first take no more of the worker at a time. */
+const LARGE_PART_MAX_US = 400 * PRICES_US.request;
 
 export interface Cutting {
   readonly layout: Layout;
@@ -32,7 +32,7 @@ export interface Cutting {
    * leaves them out.
    */
   readonly deferrals?: Deferrals | undefined;
-  /** In the lane `large`: whether a request to this reply topic, by its hash, was left to it for a debt. */
+  /** In other lanes than `small`: whether a request to this reply topic, by its hash, waits for a debt. */
   readonly isDebtor?: ((topic: number, offset: number) => boolean) | undefined;
 }
 
@@ -48,10 +48,11 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const sequences = new Set<string>(); // that the part has numbers of
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   let prices = new PartPrices(cutting.partition);
-  const maxUs = lane === 'large' ? LARGE_PART_MAX_US : Number.POSITIVE_INFINITY;
-  const maxIds = partMaxIds(layout) * (lane === 'large' ? LARGE_PART_SHARE : 1);
+  const maxUs = letsOthersGo(lane) ? LARGE_PART_MAX_US : Number.POSITIVE_INFINITY;
+  const maxIds = partMaxIds(layout) * (letsOthersGo(lane) ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
-    const own = laneOf(intake, cutting);
+    const payer = payerOf(intake, cutting);
+    const own = laneOf(intake, payer, cutting);
     const place = own === lane ? undefined : deferrals?.[own];
     place?.take(intake.record);
     if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake, cutting))) continue;
@@ -74,7 +75,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
       taken = asked;
     }
     part.push(intake);
-    charge(cutting, intake, prices.add(intake));
+    charge(cutting, payer, prices.add(intake));
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
@@ -83,31 +84,32 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   yield part;
 }
 
-/** Charged is what will be done, before it is. A record that names no reply topic has nobody to charge. */
-function charge({ accounts, onCharged }: Cutting, intake: Intake, us: number): void {
+function payerOf(intake: Intake, { accounts }: Cutting): Payer | undefined {
+  const name = intake.kind === 'accepted' ? intake.request.replyTopic : intake.payer;
+  return name === undefined ? undefined : accounts.payerOf(name);
+}
+
+/** Charged is what will be done, before it is. */
+function charge({ accounts, onCharged }: Cutting, payer: Payer | undefined, us: number): void {
   onCharged?.(us);
-  const replyTopic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
-  if (replyTopic !== undefined) accounts.charge(accounts.payerOf(replyTopic), us);
+  if (payer !== undefined) accounts.charge(payer, us);
 }
 
 /**
- * The lane of a request. The same at every reading, but for bulk that is not large, which `small` serves where nobody
- * waits for that, and for debts: where these are concerned, the queue of the lane `large` knows what was said first.
+ * The lane of a request. The same at every reading, but for debts: where these are concerned, the queue of their lane
+ * knows what was said first.
  */
-function laneOf(intake: Intake, cutting: Cutting): LaneName {
-  const { layout, idsFor, isForNumbers, lane } = cutting;
-  const isBulk = originalBulk(intake.record) !== undefined;
-  if (intake.kind === 'accepted' && isForNumbers(intake)) return isBulk ? 'bulk numbers' : 'numbers';
-  const isAskingMuch = intake.kind === 'accepted' && isLarge(layout, idsFor(intake));
-  return isAskingMuch || (isBulk && lane !== 'small') || waitsForDebt(intake, cutting) ? 'large' : 'small';
+function laneOf(intake: Intake, payer: Payer | undefined, cutting: Cutting): LaneName {
+  const { layout, idsFor, isForNumbers } = cutting;
+  if (intake.record.isDense === true) return 'debts';
+  if (intake.kind === 'accepted' && isLarge(layout, idsFor(intake))) return 'large';
+  if (payer !== undefined && waitsForDebt(intake.record.offset, payer, cutting)) return 'debts';
+  return intake.kind === 'accepted' && isForNumbers(intake) ? 'numbers' : 'small';
 }
 
-function waitsForDebt(intake: Intake, { accounts, lane, deferrals, isDebtor }: Cutting): boolean {
-  if (intake.kind === 'rejected') return false;
-  const { offset } = intake.record;
-  const payer = accounts.payerOf(intake.request.replyTopic);
+function waitsForDebt(offset: number, payer: Payer, { accounts, lane, deferrals, isDebtor }: Cutting): boolean {
   if (lane !== 'small') return isDebtor?.(payer.topic, offset) === true;
-  if (deferrals?.large?.defersDebtor(payer.topic, offset, accounts.mustWait(payer)) !== true) return false;
+  if (deferrals?.debts?.defersDebtor(payer.topic, offset, accounts.mustWait(payer)) !== true) return false;
   accounts.waits(payer);
   return true;
 }

@@ -15,8 +15,8 @@ export interface RequestRecord {
   readonly value: Buffer | null;
   readonly headers: RecordHeaders;
   readonly timestampMs: number;
-  /** It came in a batch of many records, or of very many for their bytes (`dense`). The same at every reading. */
-  readonly bulk?: 'many' | 'dense' | undefined;
+  /** Its batch has very many records for its bytes. The same at every reading. */
+  readonly isDense?: boolean | undefined;
   /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
   readonly since?: number | undefined;
   /** Of a record that was fetched: value and headers, as they were sent. */
@@ -27,7 +27,6 @@ export interface RequestRecord {
 interface RequestFields {
   /** The length of the whole record, decompressed. */
   readonly bytes: number;
-  hasHeader(name: string): boolean;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RequestFields, except: string): boolean;
   /** The value of the first header of this name; undefined if there is none, or null. */

@@ -1,7 +1,5 @@
 import { Mutex } from '../async/mutex.ts';
 import type { Runtime } from '../async/runtime.ts';
-import { PRICES_US } from './accounts.ts';
-import type { RequestRecord } from './ports.ts';
 
 /**
  * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small
@@ -10,29 +8,25 @@ import type { RequestRecord } from './ports.ts';
 export const RECORDS_PER_TURN = 200;
 /** Steps of so few records never wait for their turn. */
 const FEW_RECORDS = 20;
-/**
- * Bulk rests so long before each step, which takes about a millisecond, while others are served. The records of a dense
- * batch cost their sender next to nothing, but each 200 of them an append here and at the broker.
- */
-const BULK_REST_MS = { many: 2, dense: 7 } as const;
-/** A step that costs more than its records as ordinary requests rests longer in that proportion. */
-const ORDINARY_STEP_US = RECORDS_PER_TURN * PRICES_US.request;
+/** What others go before rests at least so long before each step, while they are served. */
+const LEAST_REST_MS = 1;
 /** Others are expected for so long after the last ones came. */
 const OTHERS_EXPECTED_MS = 1_000;
 
 /**
  * Divides the work on records into turns of the event loop, so that heartbeats and other partitions go on beside any
- * number of records: one large step of all partitions together in each turn, and one step of bulk at a time.
+ * number of records: one large step of all partitions together in each turn, and one step at a time of what others go
+ * before.
  */
 export class RecordTurns {
   readonly #runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>;
   /** Records of steps that began in this turn, or in turns in which none had to wait. */
   #begun = 0;
   readonly #turns = new Mutex();
-  readonly #bulk = new Mutex();
+  readonly #large = new Mutex();
   #othersUntilMs = Number.NEGATIVE_INFINITY;
-  /** The price of the bulk since its last rest. */
-  #bulkUs = 0;
+  /** The price of what was begun since the last rest. */
+  #unrestedUs = 0;
 
   constructor(runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>) {
     this.#runtime = runtime;
@@ -47,18 +41,18 @@ export class RecordTurns {
     this.#begun = records;
   }
 
-  /** Bulk of this price was begun: what costs as much as several steps has to rest as long as they. */
-  didBulk(us: number): void {
-    this.#bulkUs += us;
+  /** Work of this price was begun that others go before. */
+  didLarge(us: number): void {
+    this.#unrestedUs += us;
   }
 
-  /** The same for a step of bulk, which lets others go first. */
-  async takeBulk(records: number, bulk: RequestRecord['bulk'] = 'many'): Promise<void> {
-    await this.#bulk.run(() => {
+  /** As `take`, for a step that others go before: the rest is as long as the price of what was begun since the last. */
+  async takeLarge(records: number): Promise<void> {
+    await this.#large.run(() => {
       const areOthersExpected = this.#runtime.monotonicMs() < this.#othersUntilMs;
-      const steps = Math.max(1, this.#bulkUs / ORDINARY_STEP_US);
-      this.#bulkUs = 0;
-      return areOthersExpected ? this.#runtime.sleep(steps * BULK_REST_MS[bulk]) : this.#runtime.nextTurn();
+      const restMs = Math.max(LEAST_REST_MS, this.#unrestedUs / 1_000);
+      this.#unrestedUs = 0;
+      return areOthersExpected ? this.#runtime.sleep(restMs) : this.#runtime.nextTurn();
     });
     this.#begun = records;
   }

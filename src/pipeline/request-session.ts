@@ -1,4 +1,3 @@
-import type { Runtime } from '../async/runtime.ts';
 import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
 import { type Deferrals, type DeferredLaneName, DeferredQueue, type OffsetRange } from './deferred.ts';
@@ -16,7 +15,6 @@ export type RequestHandler = (
 export interface RequestSessionOptions extends LaneOptions {
   readonly partition: number;
   readonly handler: RequestHandler;
-  readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
   readonly onProgress: (position: RequestPosition) => void;
   /** Reads the partition again from an offset, for the requests of a lane, until it is stopped. */
   readonly readAgain: DeferredLaneOptions['readAgain'];
@@ -44,10 +42,10 @@ export interface Waiting {
  * Unanswered requests are retried from memory, so an error never moves the read position, which passes a part when all
  * before it are answered, too.
  *
- * Large requests, bulk and those of accounts in debt, and requests for numbers, are deferred to lanes that run in
- * parallel, so they do not hold up the requests after them, in later chunks as well: the former take their time, and
- * the latter wait for etcd. That is
- * safe, because the order of the ledger decides, not that of the requests. Each lane is a cursor over the partition.
+ * Large requests, those of accounts in debt, and those for numbers are deferred to lanes that run in parallel, so they
+ * do not hold up the requests after them, in later chunks as well: the former take their time, and the last wait for
+ * etcd. That is safe, because the order of the ledger decides, not that of the requests. Each
+ * lane is a cursor over the partition.
  * The position has the lowest of those of the deferred ones: whoever continues from it answers some of their requests
  * again, with the same replies.
  */
@@ -56,7 +54,8 @@ export class RequestSession {
   readonly #lane: RetryingLane;
   readonly #partLanes: PartLanes;
   readonly #large: DeferredLane;
-  readonly #numbers: readonly DeferredLane[];
+  readonly #debts: DeferredLane;
+  readonly #numbers: DeferredLane;
   readonly #deferrals: Deferrals;
   #ended = false;
   /** Everything below has been begun or deferred. */
@@ -76,33 +75,26 @@ export class RequestSession {
     this.#position = position;
     const unread =
       position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
-    const bulkNumbers = this.#deferredLane('bulk numbers', PART_MAX_REQUESTS, undefined);
-    const numbers = this.#deferredLane('numbers', PART_MAX_REQUESTS, unread);
-    const deferrals = { 'bulk numbers': bulkNumbers.queue };
-    this.#large = this.#deferredLane('large', Number.POSITIVE_INFINITY, unread, deferrals);
-    this.#numbers = [numbers, bulkNumbers];
-    this.#deferrals = { large: this.#large.queue, numbers: numbers.queue, 'bulk numbers': this.#large.queue };
+    this.#large = this.#deferredLane('large', Number.POSITIVE_INFINITY, unread);
+    this.#debts = this.#deferredLane('debts', Number.POSITIVE_INFINITY, unread);
+    this.#numbers = this.#deferredLane('numbers', PART_MAX_REQUESTS, unread);
+    this.#deferrals = { large: this.#large.queue, debts: this.#debts.queue, numbers: this.#numbers.queue };
     for (const lane of this.#deferred) void lane.serve();
   }
 
-  #deferredLane(
-    name: DeferredLaneOptions['name'],
-    maxRecords: number,
-    unread: OffsetRange | undefined,
-    deferrals?: Deferrals,
-  ): DeferredLane {
-    const { handler, runtime, partition, position } = this.#options;
+  #deferredLane(name: DeferredLaneName, maxRecords: number, unread: OffsetRange | undefined): DeferredLane {
+    const { handler, partition, position } = this.#options;
     return new DeferredLane({
       ...this.#options,
-      ...{ name, maxRecords, unread, deferrals, debtors: name === 'large' ? position?.debtors : undefined },
-      monotonicMs: runtime.monotonicMs,
+      ...{ name, maxRecords, unread, debtors: name === 'debts' ? position?.debtors : undefined },
+      isDebtor: (topic, offset) => this.#debts.queue.isDebtor(topic, offset),
       serve: (records, control) => handler(partition, records, control),
       onAnswered: () => this.#advance(),
     });
   }
 
   get #deferred(): readonly DeferredLane[] {
-    return [this.#large, ...this.#numbers];
+    return [this.#large, this.#debts, this.#numbers];
   }
 
   get partition(): number {
@@ -114,17 +106,17 @@ export class RequestSession {
     return this.#position;
   }
 
-  /** The unanswered large requests; undefined for none. */
+  /** The unanswered requests that let others go first; undefined for none. */
   oldestLarge(): Waiting | undefined {
-    return this.#large.queue.oldest;
+    const all = [this.#large, this.#debts].flatMap(({ queue }) => queue.oldest ?? []);
+    if (all.length === 0) return undefined;
+    const waiting = all.reduce((sum, one) => sum + one.waiting, 0);
+    return { waiting, sinceMs: Math.min(...all.map(({ sinceMs }) => sinceMs)) };
   }
 
   /** The unanswered requests for numbers, which may wait for etcd; undefined for none. */
   oldestNumbers(): Waiting | undefined {
-    const all = this.#numbers.flatMap(({ queue }) => queue.oldest ?? []);
-    if (all.length === 0) return undefined;
-    const waiting = all.reduce((sum, one) => sum + one.waiting, 0);
-    return { waiting, sinceMs: Math.min(...all.map(({ sinceMs }) => sinceMs)) };
+    return this.#numbers.queue.oldest;
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -137,7 +129,6 @@ export class RequestSession {
    * ended.
    */
   async deliver({ records, next, answered }: RequestChunk): Promise<void> {
-    this.#large.queue.saw(records);
     const due = () => records.slice(this.#firstDue(records));
     const control: BatchControl = {
       isCurrent: () => this.#lane.isCurrent,
@@ -200,7 +191,7 @@ export class RequestSession {
     const next = Math.min(small, ...this.#deferred.map(({ queue }) => queue.first ?? small));
     const before = this.#position;
     if (before !== undefined && next <= before.next && small <= before.small) return;
-    const { debtors } = this.#large.queue;
+    const debtors = this.#debts.queue.debtorsFrom(next);
     this.#position = { next, small, ...(debtors.length > 0 && { debtors }) };
     this.#options.onProgress(this.#position);
   }
@@ -214,17 +205,16 @@ interface LaneReading {
 
 interface DeferredLaneOptions extends LaneOptions {
   readonly name: DeferredLaneName;
-  readonly monotonicMs: () => number;
   /** Where the requests are that an earlier session took over and did not answer. */
   readonly unread: OffsetRange | undefined;
-  /** Which of them wait for a debt. */
+  /** Which of them wait in this lane for a debt. */
   readonly debtors: RequestPosition['debtors'];
+  /** Which requests wait in the lane `debts` for one. */
+  readonly isDebtor: (topic: number, offset: number) => boolean;
   /**
    * The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones.
    */
   readonly maxRecords: number;
-  /** Where it leaves requests of other lanes. */
-  readonly deferrals?: Deferrals | undefined;
   readonly serve: (records: readonly RequestRecord[], control: BatchControl) => Promise<void>;
   readonly readAgain: (
     name: DeferredLaneName,
@@ -250,16 +240,15 @@ class DeferredLane {
   #reading: LaneReading | undefined;
 
   constructor(options: DeferredLaneOptions) {
-    const { name, monotonicMs, unread, debtors, deferrals } = options;
+    const { name, unread, debtors, isDebtor } = options;
     this.#options = options;
     this.#lane = new RetryingLane(options);
-    this.queue = new DeferredQueue(() => void this.serve(), monotonicMs, unread, debtors);
+    this.queue = new DeferredQueue(() => void this.serve(), unread, debtors);
     this.#control = {
       lane: name,
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#answered(offset + 1),
-      isDebtor: (topic, offset) => this.queue.isDebtor(topic, offset),
-      ...(deferrals !== undefined && { deferrals }),
+      isDebtor,
       prepared: new Map(),
     };
   }

@@ -36,8 +36,8 @@ const BUSY_GAP_MS = 2;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 /**
- * Two steps of bulk. It takes its time, and each garbage collection copies the records that wait: 20,000 in each of
- * four partitions cost 10 ms each time.
+ * Two steps of what waits. It takes its time, and each garbage collection copies the records that do: 20,000 in each
+ * of four partitions cost 10 ms each time.
  */
 const LARGE_CHUNK_ITEMS = 2 * RECORDS_PER_TURN;
 const RETRY_MS = { minMs: 200, maxMs: 1_000 };
@@ -89,8 +89,8 @@ export class RequestGroup {
       tail: new Tail({ ...tail, purpose: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
       againTails: {
         large: againTail('large requests'),
+        debts: againTail('indebted requests'),
         numbers: againTail('requests for numbers'),
-        'bulk numbers': againTail('bulk requests for numbers'),
       },
       isOpen: (partition) => this.#open && options.isReady(partition),
       onLost: (partition, from, position) => this.#lost(partition, from, position),

@@ -3,8 +3,10 @@ import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import type { RecordHeaders } from '../../src/codec/request-headers.ts';
 import {
   believable,
+  type CommittedPosition,
   decodeAnswered,
   decodePosition,
+  EVERY_TOPIC,
   encodeAnswered,
   encodeMetadata,
   MAX_DEBTOR_SPANS,
@@ -38,7 +40,7 @@ describe('the metadata of a committed offset', () => {
   );
 
   it('of a worker does not make another offset that of a worker: a tool may keep it and move the offset on', () => {
-    expect(decodePosition(43, encodeMetadata({ small: 42, last }))).toBeUndefined();
+    expect(decodePosition(43, encodeMetadata({ next: 42, small: 42, last }))).toBeUndefined();
   });
 
   it('of an earlier release, which left out what the offset says, is that of a worker', () => {
@@ -47,20 +49,34 @@ describe('the metadata of a committed offset', () => {
 
   it('with as many spans as there may be is shorter than brokers allow', () => {
     const far = 2 ** 53 - 1;
-    const debtors = Array.from({ length: MAX_DEBTOR_SPANS }, () => ({ topic: 2 ** 48 - 1, from: far, until: far }));
-    const metadata = encodeMetadata({ small: far, last, debtors });
-    expect([decodePosition(far, metadata)?.debtors, metadata.length < 4_096]).toEqual([debtors, true]);
+    const debtors = Array.from({ length: MAX_DEBTOR_SPANS }, () => ({ topic: EVERY_TOPIC, from: far, until: far }));
+    const metadata = encodeMetadata({ next: far - 1, small: far, last, debtors });
+    expect([decodePosition(far - 1, metadata)?.debtors, metadata.length < 4_096]).toEqual([debtors, true]);
   });
 
-  it('that says which requests wait for debts is of another kind for 0.3, which serves all from the offset on', () => {
+  it('of 0.3, which lets others wait than this release, has all wait that it has not passed', () => {
+    const debtors = [{ topic: EVERY_TOPIC, from: 5, until: 42 }];
+    expect(decodePosition(5, '{"small":42}')).toEqual({ next: 5, small: 42, debtors });
+    expect(decodePosition(42, '{"small":42}')).toEqual({ next: 42, small: 42 });
+  });
+
+  it.each(['[,[1,2,3]]', '[[1,2,3],]', '[[1,2]]', '[1]'])(
+    'with spans that no worker wrote, %s, is not that of a worker',
+    (spans) => {
+      expect(decodePosition(5, `{"small":42,"debtors":${spans}}`)).toBeUndefined();
+    },
+  );
+
+  it('where anything waits is of another kind for 0.3, which serves all from the offset on', () => {
     const of03 = /^\{(?:"small":\d{1,16})?,?(?:"last":\[\d{1,16},\d{1,16},"[\w+/=]{1,64}"\])?\}$/;
-    const known = (debtors: readonly (typeof span)[]) => of03.test(encodeMetadata({ small: 42, last, debtors }));
-    expect([known([]), known([span])]).toEqual([true, false]);
+    const isKnown = (position: CommittedPosition) => of03.test(encodeMetadata({ ...position, last }));
+    expect([42, 41].map((next) => isKnown({ next, small: 42 }))).toEqual([true, false]);
+    expect(isKnown({ next: 5, small: 42, debtors: [span] })).toBe(false);
   });
 
   it('has no last record beyond what is answered', () => {
     const beyond = { ...last, offset: 60 };
-    expect(decodePosition(5, encodeMetadata({ small: 42, last: beyond }))).toEqual({ next: 5, small: 42 });
+    expect(decodePosition(5, encodeMetadata({ next: 5, small: 42, last: beyond }))).toEqual({ next: 5, small: 42 });
   });
 });
 

@@ -11,14 +11,7 @@ import { crc64Avro, HEADER_BYTES } from '../../src/codec/framing.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { nestReplyTopic } from '../../src/codec/reply-policy.ts';
-import {
-  ANSWERED_BEFORE,
-  BULK,
-  DEFAULT_HEADER_NAMES,
-  FIRST_SENT,
-  HOPS,
-  ORIGIN,
-} from '../../src/codec/request-headers.ts';
+import { ANSWERED_BEFORE, DEFAULT_HEADER_NAMES, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { KAFKA_VARIABLES } from '../../src/config/variables.ts';
 import { BATCH, CORRELATION_ID } from '../codec/samples.ts';
 import { ROOT, readPage } from '../support/docs.ts';
@@ -64,7 +57,7 @@ describe('the page of the wire format', () => {
   });
 
   test('has every header that a request and a reply can have', () => {
-    const headers = [...Object.values(DEFAULT_HEADER_NAMES), FIRST_SENT, ORIGIN, HOPS, BULK, ANSWERED_BEFORE];
+    const headers = [...Object.values(DEFAULT_HEADER_NAMES), FIRST_SENT, ORIGIN, HOPS, ANSWERED_BEFORE];
     for (const header of headers) expect(PAGE).toContain(`\`${header}\``);
   });
 });

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { Accounts } from '../../src/pipeline/accounts.ts';
+import { Accounts, PartPrices, PRICES_US } from '../../src/pipeline/accounts.ts';
+import { BAD_RECORDS } from '../../src/pipeline/intake.ts';
+import { record, request } from '../support/memory-records.ts';
+import { readerFor } from '../support/memory-worker.ts';
 
 /** A tenth of the worker, and 1,000 microseconds at once. */
 const RATE = { usPerMs: 100, burstUs: 1_000 };
@@ -79,6 +82,16 @@ describe('an account', () => {
     expect([mustWait('a.x'), mustWait('a.z')]).toEqual([true, false]);
   });
 
+  it('of bad records waits for requests, and no request for it', () => {
+    const { charge, mustWait } = world();
+    charge('flood', 5_000);
+    charge(BAD_RECORDS, 1);
+    expect(mustWait('flood')).toBe(false);
+    charge('small', 1);
+    charge(BAD_RECORDS, 5_000);
+    expect([mustWait(BAD_RECORDS), mustWait('flood'), mustWait('small')]).toEqual([true, true, false]);
+  });
+
   it('is named when a request waits for its debt', () => {
     const { accounts, waiting } = world(() => 'a.');
     accounts.waits(accounts.payerOf('a.x'));
@@ -98,5 +111,36 @@ describe('accounts', () => {
     charge('new', 600);
     charge('newer', 600);
     expect([mustWait('new'), mustWait('newer')]).toEqual([false, false]);
+  });
+});
+
+describe('the price of a request in a part', () => {
+  const reader = readerFor({ homeOf: (id) => Number(id.toString() === 'elsewhere') });
+  const priceOf = (prices: PartPrices, id: string, fields: Parameters<typeof request>[2] = {}) =>
+    prices.add(reader.read(request(0, id, fields))) - PRICES_US.request;
+  const { append, forward, kibibyte, letter, listed } = PRICES_US;
+
+  it('is higher with each KiB, each place of its reply, and a copy for its home', () => {
+    const prices = new PartPrices(0);
+    expect(priceOf(prices, 'a')).toBe(0);
+    expect(priceOf(prices, 'b', { headers: { pad: Buffer.alloc(3_000) } })).toBe(2 * kibibyte);
+    const replyTopic = 'id.replies.other';
+    expect(['c', 'd'].map((id) => priceOf(prices, id, { replyTopic }))).toEqual([append, 0]);
+    expect(priceOf(prices, 'elsewhere')).toBe(forward);
+    expect(priceOf(new PartPrices(1), 'c')).toBe(forward);
+  });
+
+  it('is higher for a list of IDs, once for equal requests of a part', () => {
+    const prices = new PartPrices(0);
+    const many = { count: 100_000, encoding: 'IDS' } as const;
+    expect(['a', 'a', 'b'].map((id) => priceOf(prices, id, many))).toEqual([100 * listed, 0, 100 * listed]);
+    expect(priceOf(prices, 'c', { ...many, count: 999 })).toBe(0);
+    expect(priceOf(prices, 'd', { ...many, encoding: 'RANGES' })).toBe(0);
+  });
+
+  it('is that of a dead letter as well for a record that is none', () => {
+    const prices = new PartPrices(0);
+    expect(prices.add(reader.read(record(0, null)))).toBe(PRICES_US.request + letter);
+    expect(prices.totalUs).toBe(PRICES_US.request + letter);
   });
 });

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { routeHeaders } from '../../src/codec/request-headers.ts';
-import { MAX_DEBTOR_SPANS } from '../../src/codec/request-position.ts';
+import { EVERY_TOPIC, MAX_DEBTOR_SPANS } from '../../src/codec/request-position.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
 import { Slots } from '../../src/pipeline/part.ts';
 
@@ -13,10 +12,9 @@ const record = (offset: number, value: Buffer | null = null) => ({
 });
 const queueOf = (unread?: OffsetRange) => {
   const taken: number[] = [];
-  const clock = { nowMs: 0 };
   const onTaken = () => taken.push(queue.first ?? -1);
-  const queue: DeferredQueue = new DeferredQueue(onTaken, () => clock.nowMs, unread);
-  return { queue, taken, clock, held: () => queue.held.map(({ offset }) => offset) };
+  const queue: DeferredQueue = new DeferredQueue(onTaken, unread);
+  return { queue, taken, held: () => queue.held.map(({ offset }) => offset) };
 };
 
 describe('deferred requests', () => {
@@ -78,56 +76,19 @@ describe('deferred requests', () => {
   });
 });
 
-describe('bulk', () => {
-  const bulkOf = (bulk: 'many' | 'dense') => ({ ...record(7), bulk });
-
-  it('that is dense is deferred, whoever else is there', () => {
-    const { queue } = queueOf();
-    expect([queue.defersBulk(bulkOf('dense')), queue.defersBulk(record(1))]).toEqual([true, false]);
-  });
+describe('a dense batch', () => {
+  const dense = (offset: number, since: number) => ({ ...record(offset), isDense: true, since });
 
   it('that was not read waits as a range, and what follows it too', () => {
     const { queue, held } = queueOf();
     queue.take(record(3));
-    queue.take({ ...bulkOf('dense'), offset: 1_010, since: 5 });
+    queue.take(dense(1_010, 5));
     queue.take(record(1_020));
     expect([held(), queue.unread]).toEqual([[3], { from: 5, until: 1_021 }]);
     expect([queue.taken, queue.oldest?.waiting]).toEqual([1_008, 1_008]);
-    queue.take({ ...bulkOf('dense'), offset: 1_010, since: 5 }); // delivered again
-    queue.take({ ...bulkOf('dense'), offset: 1_030, since: 1_011 }); // in part
+    queue.take(dense(1_010, 5)); // delivered again
+    queue.take(dense(1_030, 1_011)); // in part
     expect([queue.unread, queue.taken]).toEqual([{ from: 5, until: 1_031 }, 1_018]);
-  });
-
-  it('of many records is deferred for a minute after a record of a small batch came', () => {
-    const { queue, clock } = queueOf();
-    const defers = () => queue.defersBulk(bulkOf('many'));
-    queue.saw([bulkOf('many'), bulkOf('dense')]);
-    expect(defers()).toBe(false);
-    queue.saw([bulkOf('many'), record(8)]);
-    expect(defers()).toBe(true);
-    clock.nowMs = 59_999;
-    expect(defers()).toBe(true);
-    clock.nowMs = 60_000;
-    expect(defers()).toBe(false);
-  });
-
-  it('of many records is deferred while others wait, so that what is read again was not served in its place', () => {
-    const { queue } = queueOf();
-    queue.take(record(1));
-    expect(queue.defersBulk(bulkOf('many'))).toBe(true);
-    queue.answered(2);
-    expect(queue.defersBulk(bulkOf('many'))).toBe(false);
-  });
-
-  it('is what was forwarded with many others, too, and does not count as a small batch', () => {
-    const { queue } = queueOf();
-    const marks = { isBulk: true, wasAnswered: false };
-    const headers = routeHeaders({ partition: 1, offset: 2, appendedAtMs: 3 }, 1, marks);
-    const forwarded = { ...record(1), headers, fields: undefined };
-    queue.saw([forwarded]);
-    expect(queue.defersBulk(forwarded)).toBe(false);
-    queue.saw([record(2)]);
-    expect(queue.defersBulk(forwarded)).toBe(true);
   });
 });
 
@@ -142,16 +103,16 @@ describe('requests of an account in debt', () => {
       return isWaiting;
     });
     expect(looks).toEqual([false, true, true, false, true]);
-    expect(queue.debtors).toEqual([
+    expect(queue.debtorsFrom(10)).toEqual([
       { topic, from: 10, until: 21 },
       { topic, from: 40, until: 41 },
     ]);
     expect([5, 10, 15, 20, 30, 40].filter((offset) => queue.isDebtor(topic, offset))).toEqual([10, 15, 20, 40]);
     expect(queue.isDebtor(other, 10)).toBe(false);
-    queue.answered(21);
-    expect(queue.debtors).toEqual([{ topic, from: 40, until: 41 }]);
-    queue.answered(41);
-    expect([queue.debtors, queue.isDebtor(topic, 40)]).toEqual([[], false]);
+    queue.answered(41); // other lanes still ask
+    expect(queue.isDebtor(topic, 10)).toBe(true);
+    expect(queue.debtorsFrom(21)).toEqual([{ topic, from: 40, until: 41 }]);
+    expect([queue.debtorsFrom(41), queue.isDebtor(topic, 40)]).toEqual([[], false]);
   });
 
   it('that were looked at before stay where they were, whatever it owes now', () => {
@@ -170,16 +131,15 @@ describe('requests of an account in debt', () => {
     expect(queue.defersDebtor(0, 100, true)).toBe(true);
   });
 
+  it('of every topic are those of a span without a name', () => {
+    const queue = new DeferredQueue(() => {}, { from: 5, until: 8 }, [{ topic: EVERY_TOPIC, from: 5, until: 8 }]);
+    expect([4, 5, 7, 8].map((offset) => queue.isDebtor(topic, offset))).toEqual([false, true, true, false]);
+  });
+
   it('that an earlier session left are those that it named', () => {
     const span = { topic, from: 5, until: 8 };
-    const named = (unread?: OffsetRange) =>
-      new DeferredQueue(
-        () => {},
-        () => 0,
-        unread,
-        [span],
-      ).isDebtor(topic, 6);
-    expect([named({ from: 5, until: 8 }), named()]).toEqual([true, false]);
+    const queue = (unread?: OffsetRange) => new DeferredQueue(() => {}, unread, [span]);
+    expect([queue({ from: 5, until: 8 }).isDebtor(topic, 6), queue().isDebtor(topic, 6)]).toEqual([true, false]);
   });
 });
 

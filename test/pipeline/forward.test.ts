@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RECORD_LEFT_OUT } from '../../src/codec/dead-letter.ts';
-import { BULK, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
+import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import type { Slice } from '../../src/core/slice.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, record, request } from '../support/memory-records.ts';
@@ -89,14 +89,6 @@ describe('a request outside its home partition', () => {
     await worker.serve([request(3, 'a1')], 0);
     expect(worker.replies().map(gist)).toEqual(['77+1']);
     expect(worker.publisher.on(REQUESTS)).toEqual([]);
-  });
-
-  it('is marked as bulk for its home if it came with many others, or was forwarded as such', async () => {
-    const { worker } = world();
-    const marked = () => worker.publisher.on(REQUESTS).map(({ headers }) => headers[BULK]);
-    await worker.serve([request(5, 'a1'), { ...request(6, 'a2'), bulk: 'many' }], 0);
-    await worker.serve([request(7, 'a3', { headers: { [BULK]: '1' } })], 0);
-    expect(marked().map((mark) => mark?.toString())).toEqual([undefined, '1', '1']);
   });
 
   it('keeps its first origin when it is forwarded again, three times at most', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { replyTopicViolation } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../src/codec/request-headers.ts';
-import type { Intake, IntakeOptions } from '../../src/pipeline/intake.ts';
+import { BAD_RECORDS, type Intake, type IntakeOptions } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
 import { POLICY, readerFor } from '../support/memory-worker.ts';
 
@@ -47,6 +47,22 @@ describe('receiving a record', () => {
     const large = { count: 100_000, encoding: 'IDS', replyTopic: 'id.replies.http' } as const;
     expect(reader.read(request(0, 'a', large))).toMatchObject({ code: 'INVALID_REPLY_TOPIC', address: {} });
     expect(reader.read(request(0, 'a', { ...large, replyTopic: 'id.replies.a' })).kind).toBe('accepted');
+  });
+
+  it('names who pays for it: the topic that it names, all bad records together, or nobody for what a registry says', () => {
+    const learned = { learn: async () => {}, replyId: () => 2, numbersReplyId: () => 3 };
+    const payerIn = (header: Buffer | 'none' | undefined, value: Buffer, headers: RecordHeaders = {}) => {
+      const intake = readerFor({ schemas: { ...learned, requestHeader: () => header } }).read(
+        record(0, value, headers),
+      );
+      return intake.kind === 'rejected' ? [intake.code, intake.payer] : [];
+    };
+    const framed = Buffer.from([0, 0, 0, 0, 7, 1]);
+    expect(payerIn(undefined, Buffer.from('junk'))).toEqual(['MALFORMED_REQUEST', BAD_RECORDS]);
+    const { value } = request(0, 'a', { replyTopic: 'other' });
+    expect(payerIn(undefined, value as Buffer)).toEqual(['INVALID_REPLY_TOPIC', 'other']);
+    expect(payerIn('none', framed)).toEqual(['UNKNOWN_SCHEMA', undefined]);
+    expect(payerIn(undefined, framed)).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE', undefined]);
   });
 
   it('does not spend time on the stack of a rejection', () => {

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { topicHash } from '../../src/codec/request-position.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { RequestSession } from '../../src/pipeline/request-session.ts';
 import type { Fault } from '../identity/fake-etcd.ts';
-import { request } from '../support/memory-records.ts';
-import type { MemoryWorker } from '../support/memory-worker.ts';
+import { REPLIES, request } from '../support/memory-records.ts';
+import { accountsWith, type MemoryWorker } from '../support/memory-worker.ts';
 import { gists, numbersWorld, shown, swaps, wanted } from '../support/numbers-world.ts';
 
 /** An etcd whose swaps wait until the test lets them go on. */
@@ -38,7 +39,7 @@ function sessionOf(worker: MemoryWorker) {
     partition: 0,
     isOpen: true,
     handler: (partition, records, control) => processBatch(worker.deps, partition, records, control),
-    runtime: { monotonicMs: () => 0, schedule: () => ({ cancel: () => {} }) },
+    runtime: { schedule: () => ({ cancel: () => {} }) },
     readAgain: () => ({ stop: () => {} }),
     onProgress: ({ next, small }) => {
       for (const one of answered) if (one.offset < (one.all ? next : small)) one.resolve();
@@ -134,23 +135,44 @@ describe('while etcd is silent', () => {
 });
 
 describe('when the gate closes before a part begins', () => {
-  it('its requests are left for later, and none is lost although bulk lets others go first from then on', async () => {
+  it('its requests are left for later, and none is lost although their account is in debt from then on', async () => {
     const { worker } = numbersWorld();
-    const one = worker();
+    const accounts = accountsWith({ usPerMs: 1, burstUs: 1 });
+    const one = worker({ accounts });
     const { session, deliver, allAnswered } = sessionOf(one);
-    const bulk = [request(0, 'a'), wanted(1, 'n'), request(2, 'large', { count: 5_001 }), request(3, 'b')];
-    void deliver(...bulk.map((record) => ({ ...record, bulk: 'many' as const })));
+    void deliver(request(0, 'a'), wanted(1, 'n'), request(2, 'large', { count: 5_001 }), request(3, 'b'));
     session.pause(); // the part is being read
     await session.settled;
     expect(one.replies()).toEqual([]);
+    for (const topic of [REPLIES, 'id.replies.others']) accounts.charge(accounts.payerOf(topic), 1);
+    accounts.charge(accounts.payerOf(REPLIES), 1);
     const answered = allAnswered(3);
     session.resume();
     await answered;
-    expect(
-      one
-        .replies()
-        .map(({ id }) => id)
-        .toSorted(),
-    ).toEqual(['a', 'b', 'large', 'n']);
+    const ids = one.replies().map(({ id }) => id);
+    expect(ids.toSorted()).toEqual(['a', 'b', 'large', 'n']);
+  });
+});
+
+describe('numbers for an account in debt', () => {
+  it('are given out where its other requests wait, once, and nobody else waits for them', async () => {
+    const { worker } = numbersWorld();
+    const accounts = accountsWith({ usPerMs: 1, burstUs: 1 });
+    const etcd = heldEtcd();
+    const one = worker({ accounts, etcdLink: etcd.link });
+    const { session, deliver, passed, allAnswered } = sessionOf(one);
+    const answered = () => one.publisher.records.map(({ key }) => String(key));
+    accounts.charge(accounts.payerOf('id.replies.others'), 1);
+    accounts.charge(accounts.payerOf(REPLIES), 2);
+    void deliver(wanted(0, 'n', 2), request(1, 'a'), request(2, 'b', { replyTopic: 'id.replies.others' }));
+    await etcd.waits();
+    await passed(2);
+    expect([answered(), session.oldestNumbers()]).toEqual([['b'], undefined]);
+    expect(session.position?.debtors).toEqual([{ topic: topicHash(REPLIES), from: 0, until: 2 }]);
+    const all = allAnswered(2);
+    etcd.release();
+    await all;
+    expect(answered()).toEqual(['b', 'n', 'a']);
+    expect(session.position).toEqual({ next: 3, small: 3 });
   });
 });

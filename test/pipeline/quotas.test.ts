@@ -176,13 +176,14 @@ function served(text: string, link?: Link) {
   const { its, quotas, replyTopics } = world(text);
   const options = { topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 0 };
   const worker = new MemoryWorker(link === undefined ? options : { ...options, link });
-  const deferrals = new DeferredQueue(
-    () => {},
-    () => 0,
-  );
+  const deferrals = new DeferredQueue(() => {});
   const deps = { ...worker.deps, quotas, replyTopics };
   const serve = (...records: Parameters<typeof processBatch>[2]) =>
-    processBatch(deps, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals: { large: deferrals } });
+    processBatch(deps, 0, records, {
+      isCurrent: () => true,
+      resolved: () => {},
+      deferrals: { large: deferrals, debts: deferrals },
+    });
   const appends = () => worker.events.filter((event) => /^append \d/.test(event));
   return { its, quotas, deps, worker, deferrals, serve, appends };
 }

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { PRICES_US } from '../../src/pipeline/accounts.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 
 /** A loop whose turns are counted, with a clock at 0 until somebody sleeps or the test sets it. */
@@ -27,9 +26,9 @@ async function turnsOf(steps: readonly number[]): Promise<number[]> {
   return await Promise.all(steps.map((records) => turns.take(records).then(() => loop.turn)));
 }
 
-/** Takes steps of bulk one after another; returns when each began, in ms. */
-async function bulkOf(turns: RecordTurns, loop: CountedLoop, steps: number, bulk?: 'dense'): Promise<number[]> {
-  const begun = Array.from({ length: steps }, () => turns.takeBulk(200, bulk).then(() => loop.nowMs));
+/** Takes steps one after another that others go before; returns when each began, in ms. */
+async function largeOf(turns: RecordTurns, loop: CountedLoop, steps: number): Promise<number[]> {
+  const begun = Array.from({ length: steps }, () => turns.takeLarge(200).then(() => loop.nowMs));
   return await Promise.all(begun);
 }
 
@@ -47,37 +46,32 @@ describe('steps of records', () => {
   });
 });
 
-describe('steps of bulk', () => {
+describe('steps that others go before', () => {
   it('begin one in each turn, without a rest, when nobody else is served', async () => {
     const loop = new CountedLoop();
-    expect(await bulkOf(new RecordTurns(loop), loop, 3)).toEqual([0, 0, 0]);
+    const turns = new RecordTurns(loop);
+    turns.didLarge(5_000);
+    expect(await largeOf(turns, loop, 3)).toEqual([0, 0, 0]);
     expect(loop.turn).toBe(3);
   });
 
-  it('rest two milliseconds before each while others are served, and for a second afterwards', async () => {
+  it('rest a millisecond before each while others are served, and for a second afterwards', async () => {
     const loop = new CountedLoop();
     const turns = new RecordTurns(loop);
     await turns.take(1);
-    expect(await bulkOf(turns, loop, 3)).toEqual([2, 4, 6]);
+    expect(await largeOf(turns, loop, 3)).toEqual([1, 2, 3]);
     loop.nowMs = 1_000;
-    expect(await bulkOf(turns, loop, 2)).toEqual([1_000, 1_000]);
+    expect(await largeOf(turns, loop, 2)).toEqual([1_000, 1_000]);
   });
 
-  it('rest longer after steps that cost more than as many ordinary requests, once', async () => {
+  it('rest as long as what was begun before them costs, once', async () => {
     const loop = new CountedLoop();
     const turns = new RecordTurns(loop);
     await turns.take(1);
-    turns.didBulk(1_000);
-    turns.didBulk(3 * 200 * PRICES_US.request - 1_000);
-    expect(await bulkOf(turns, loop, 2)).toEqual([6, 8]);
-    turns.didBulk(10);
-    expect(await bulkOf(turns, loop, 1)).toEqual([10]);
-  });
-
-  it('of dense batches rest longer', async () => {
-    const loop = new CountedLoop();
-    const turns = new RecordTurns(loop);
-    await turns.take(1);
-    expect(await bulkOf(turns, loop, 3, 'dense')).toEqual([7, 14, 21]);
+    turns.didLarge(1_500);
+    turns.didLarge(2_500);
+    expect(await largeOf(turns, loop, 2)).toEqual([4, 5]);
+    turns.didLarge(10);
+    expect(await largeOf(turns, loop, 1)).toEqual([6]);
   });
 });

@@ -41,16 +41,15 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
   const faults: boolean[] = [];
   const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
   const readings: Rereading[] = [];
-  /** Those for numbers. */
-  const numberReadings: Rereading[] = [];
-  const clock = { nowMs: 0 };
+  /** Those for requests of accounts in debt, and for numbers. */
+  const [debtReadings, numberReadings]: [Rereading[], Rereading[]] = [[], []];
   const session = new RequestSession({
     partition: PARTITION,
     isOpen,
     position,
     readAgain: (lane, from, deliver) => {
       const reading: Rereading = { lane, from, deliver, stopped: false };
-      (lane === 'large' ? readings : numberReadings).push(reading);
+      ({ large: readings, debts: debtReadings, numbers: numberReadings })[lane].push(reading);
       return { stop: () => (reading.stopped = true) };
     },
     handler:
@@ -69,7 +68,6 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
         return promise;
       }),
     runtime: {
-      monotonicMs: () => clock.nowMs,
       schedule: (delayMs, run) => {
         const timer = { delayMs, run, cancelled: false };
         timers.push(timer);
@@ -80,7 +78,7 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
     onError: (_error, lasting) => faults.push(lasting),
   });
   const due = () => timers.filter(({ cancelled }) => !cancelled);
-  return { session, calls, progress, faults, due, readings, numberReadings, clock };
+  return { session, calls, progress, faults, due, readings, debtReadings, numberReadings };
 }
 
 const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
@@ -122,20 +120,6 @@ describe('a request session', () => {
     void session.deliver({ records: recordsAt(1), next: 2 });
     await calls[0]?.end(lasting);
     expect([faults, due().map(({ delayMs }) => delayMs)]).toEqual([[true], [5_000]]);
-  });
-
-  it('lets requests of small batches overtake bulk of later and of earlier chunks, once the first of them came', async () => {
-    const { session, calls } = scene();
-    const many = (...offsets: number[]) =>
-      recordsAt(...offsets).map((record) => ({ ...record, bulk: 'many' as const }));
-    const deferred = (call: Call | undefined) =>
-      [...many(0), ...recordsAt(0)].map((one) => call?.control.deferrals?.large?.defersBulk(one));
-    void session.deliver({ records: many(1, 2), next: 3 });
-    expect(deferred(calls[0])).toEqual([false, false]);
-    calls[0]?.control.resolved(2);
-    await calls[0]?.end();
-    void session.deliver({ records: [...many(3, 4), ...recordsAt(5)], next: 6 });
-    expect([calls[1]?.offsets, deferred(calls[1])]).toEqual([[3, 4, 5], [true, false]]); // biome-ignore format: pairs
   });
 
   it('calls the handler once at a time', async () => {
@@ -358,6 +342,20 @@ describe('deferred requests', () => {
     expect([session.position, progress]).toEqual([{ next: 4, small: 4 }, [2, 4]]);
   });
 
+  it('wait in lanes of their own, so that large ones do not wait for those of accounts in debt', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1, 2), next: 3 });
+    calls[0]?.control.deferrals?.debts?.take(large(1));
+    calls[0]?.control.deferrals?.large?.take(large(2));
+    calls[0]?.control.resolved(2);
+    expect(calls.slice(1).map(({ offsets, control }) => [offsets, control.lane])).toEqual([
+      [[1], 'debts'],
+      [[2], 'large'],
+    ]);
+    calls[2]?.control.resolved(2);
+    expect([session.position?.next, session.oldestLarge()?.waiting]).toEqual([1, 1]);
+  });
+
   it('are retried after an error, and then the next of them', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1, 2), next: 3 });
@@ -457,28 +455,6 @@ describe('requests for numbers', () => {
     ]);
     expect(session.oldestNumbers()).toEqual({ waiting: 50, sinceMs: 0 });
   });
-
-  it('that came in bulk wait with it, and hold back the position when it has passed them', async () => {
-    const { session, calls } = scene();
-    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
-    expect(calls[0]?.control.deferrals?.['bulk numbers']).toBe(calls[0]?.control.deferrals?.large);
-    deferNumbers(calls[0], 3);
-    for (const offset of [1, 2]) calls[0]?.control.deferrals?.large?.take(large(offset));
-    calls[0]?.control.resolved(3);
-    await calls[0]?.end();
-    calls[2]?.control.deferrals?.['bulk numbers']?.take(large(1));
-    calls[2]?.control.resolved(1);
-    expect(calls.map(({ offsets, control }) => [offsets, control.lane])).toEqual([
-      [[1, 2, 3], undefined],
-      [[3], 'numbers'],
-      [[1], 'large'],
-      [[1], 'bulk numbers'],
-    ]);
-    calls[1]?.control.resolved(3);
-    expect([session.position, session.oldestNumbers()?.waiting]).toEqual([{ next: 1, small: 4 }, 1]);
-    calls[3]?.control.resolved(1);
-    expect([session.position?.next, session.oldestNumbers()]).toEqual([2, undefined]);
-  });
 });
 
 describe('deferred requests that are not in memory', () => {
@@ -488,7 +464,8 @@ describe('deferred requests that are not in memory', () => {
   /** A scene in which the earlier session left no request for numbers. */
   async function largeScene(at: RequestPosition = position) {
     const parts = scene({ position: at });
-    await parts.numberReadings[0]?.deliver({ records: [], next: at.small });
+    for (const one of [parts.debtReadings, parts.numberReadings])
+      await one[0]?.deliver({ records: [], next: at.small });
     return parts;
   }
 
@@ -530,14 +507,15 @@ describe('deferred requests that are not in memory', () => {
   });
 
   it('are read for each lane by itself, and the position has the lowest of what is left', async () => {
-    const { session, calls, readings, numberReadings } = scene({ position });
-    expect([...readings, ...numberReadings].map(({ lane, from }) => [lane, from])).toEqual([
+    const { session, calls, readings, debtReadings, numberReadings } = scene({ position });
+    expect([...readings, ...debtReadings, ...numberReadings].map(({ lane, from }) => [lane, from])).toEqual([
       ['large', 3],
+      ['debts', 3],
       ['numbers', 3],
     ]);
     void numberReadings[0]?.deliver({ records: recordsAt(3, 5, 7), next: 8 });
     expect(calls.map(({ offsets, control }) => [offsets, control.lane])).toEqual([[[3, 5, 7], 'numbers']]);
-    await readings[0]?.deliver({ records: [], next: 8 });
+    for (const one of [readings, debtReadings]) await one[0]?.deliver({ records: [], next: 8 });
     expect(session.position).toEqual(position);
     calls[0]?.control.resolved(5);
     expect(session.position).toEqual({ next: 6, small: 8 });
@@ -547,8 +525,8 @@ describe('deferred requests that are not in memory', () => {
   });
 
   it('are read no further once the session has ended', async () => {
-    const { session, readings, numberReadings } = scene({ position });
+    const { session, readings, debtReadings, numberReadings } = scene({ position });
     session.end();
-    expect([...readings, ...numberReadings].map(({ stopped }) => stopped)).toEqual([true, true]);
+    expect([...readings, ...debtReadings, ...numberReadings].map(({ stopped }) => stopped)).toEqual([true, true, true]);
   });
 });

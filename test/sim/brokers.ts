@@ -1,5 +1,4 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { BULK } from '../../src/codec/request-headers.ts';
 import type { Config } from '../../src/config/config.ts';
 import { decodeAssignment, decodeStandbys } from '../../src/kafka/loops/member-claims.ts';
 import type { Share } from '../../src/kafka/loops/planner.ts';
@@ -52,9 +51,6 @@ const SEEDS_WITH_FEW_SESSIONS = 3;
 const FEW_SESSIONS = 2;
 /** Limits of a fetch, so small that it often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
-
-/** Of the requests, one in so many was forwarded with many others, as its header says. */
-const BULK_EVERY = 9;
 
 interface SendOptions {
   readonly inTransaction?: boolean;
@@ -215,8 +211,7 @@ export class Brokers {
       const tag = `r${this.#tags}`;
       this.recorder.announce(tag, draft);
       const { headers, ...record } = requestOf(draft);
-      const bulk = this.#tags % BULK_EVERY === 0 ? { [BULK]: '1' } : {};
-      return { ...record, headers: { ...headers, ...bulk, [TAG]: tag } };
+      return { ...record, headers: { ...headers, [TAG]: tag } };
     });
     const timestampMs = this.nowMs();
     const records = isDense ? amongJunk(requests, this.#world.rng) : requests;

@@ -1,4 +1,4 @@
-import { bulkOf, DENSE } from '../../src/kafka/records/record.ts';
+import { DENSE, isDense } from '../../src/kafka/records/record.ts';
 import type { PlainRecord } from '../support/fake-kafka/batches.ts';
 import type { Rng } from './rng.ts';
 
@@ -23,5 +23,5 @@ export function amongJunk(requests: readonly PlainRecord[], rng: Rng): readonly 
 
 /** Throws unless workers find the batch dense. */
 export function requireDense(records: number, batch: Buffer): void {
-  if (bulkOf(records, batch.length) !== 'dense') throw new RangeError(`${records} records in ${batch.length} bytes`);
+  if (!isDense(records, batch.length)) throw new RangeError(`${records} records in ${batch.length} bytes`);
 }

@@ -69,8 +69,8 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
 }
 
 /** Whether the request waits in a lane of its own. */
-function isDeferred({ count, sequence, isBulk = false }: SentRequest): boolean {
-  return isBulk || sequence !== undefined || isLarge(layout, count);
+function isDeferred({ count, sequence, isDense = false }: SentRequest): boolean {
+  return isDense || sequence !== undefined || isLarge(layout, count);
 }
 
 /** The copies that were emptied after retention had taken something. */

@@ -186,8 +186,8 @@ export interface SentRequest extends RequestPlace {
   /** Set if numbers of a sequence are wanted. */
   readonly sequence?: string | undefined;
   readonly count: number;
-  /** Whether it came with many others, or is marked so. */
-  readonly isBulk?: boolean | undefined;
+  /** Whether it came in a dense batch. */
+  readonly isDense?: boolean | undefined;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
   /** For a record that a client sent again: the time of the first, as the client says. */

@@ -241,8 +241,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/outgoing.ts',
-        'const headers = Object.assign(headersOf(record), route);',
-        "const headers = Object.assign(headersOf(record), route, { 'idalloc-request-id': null });",
+        'Object.assign(headersOf(record), routeHeaders(origin ?? own, hops + 1, to));',
+        "Object.assign(headersOf(record), routeHeaders(origin ?? own, hops + 1, to), { 'idalloc-request-id': null });",
       ),
     ],
   },

@@ -3,9 +3,9 @@ import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeLedgerKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { BULK, DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
+import { DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
 import { decodePosition, readReplay } from '../../src/codec/request-position.ts';
-import { bulkOf, DENSE } from '../../src/kafka/records/record.ts';
+import { DENSE, isDense } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
@@ -264,7 +264,7 @@ export class Recorder implements PartitionObserver {
       return;
     }
     const records = recordsOf(batch);
-    const isBulk = bulkOf(records.length, batch.length) !== undefined;
+    const lane = { isDense: isDense(records.length, batch.length) };
     const sent = records.flatMap(({ offset, headers, timestampMs }): SentRequest[] => {
       const tag = String(headers?.[TAG]);
       const draft = this.#drafts.get(tag);
@@ -277,7 +277,6 @@ export class Recorder implements PartitionObserver {
       if (route.hops > 0 && origin !== undefined) this.#forwarded(this.#latest(tag, origin));
       const order = this.#world.tick();
       const life = this.#history.requestLosses.filter((loss) => loss.partition === partition).length || undefined;
-      const lane = { isBulk: isBulk || headers?.[BULK] !== undefined };
       const one = { order, tag, timestampMs, partition, offset, life, ...draft, ...lane, origin, sender };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];

@@ -160,6 +160,14 @@ export function lz4Frame(bytes: Buffer, frame: Lz4Frame = {}): Buffer {
 }
 
 /** What was fetched, as plain values: the fields of a record are read from its batch when they are asked for. */
-export function plainRecord({ offset, timestampMs, key, value, headers, bulk, since }: FetchedRecord) {
-  return { offset, timestampMs, key, value, headers: { ...headers }, ...(bulk && { bulk }), ...(since && { since }) };
+export function plainRecord({ offset, timestampMs, key, value, headers, isDense, since }: FetchedRecord) {
+  return {
+    offset,
+    timestampMs,
+    key,
+    value,
+    headers: { ...headers },
+    ...(isDense && { isDense }),
+    ...(since && { since }),
+  };
 }

@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
-import { bulkOf } from '../../src/kafka/records/record.ts';
+import { isDense } from '../../src/kafka/records/record.ts';
 import { recordsOf } from './fake-kafka/batches.ts';
 import { idFor } from './home.ts';
 import { batchOf, CODEC } from './record-bytes.ts';
@@ -48,7 +48,7 @@ export class StagedRequests {
     const records = ids.map((id) => ({ key: null, value: requestOf(id, { count: 1 }).value }));
     const now = BigInt(Math.floor(this.#stage.kafka.cluster.clock.wallMs()));
     const batch = batchOf(records, { attributes: CODEC.gzip, baseTime: now, maxTime: now, producerId: -1n }, gzipSync);
-    if (bulkOf(records.length, batch.length) !== 'dense') throw new RangeError(`${batch.length} bytes are not dense`);
+    if (!isDense(records.length, batch.length)) throw new RangeError(`${batch.length} bytes are not dense`);
     this.#stage.kafka.cluster.sendBatch(config.topics.requests, 0, batch);
   }
 

@@ -104,7 +104,7 @@ export async function setOffsets(
   { clusterId, offsets }: { readonly clusterId: string; readonly offsets: ReadonlyMap<number, number> },
 ): Promise<void> {
   const partitions = [...offsets].map(([partition, offset]) => {
-    return { topic, partition, offset, metadata: encodeMetadata({ small: offset }) };
+    return { topic, partition, offset, metadata: encodeMetadata({ next: offset, small: offset }) };
   });
   try {
     await callCoordinator(brokers, groupId, async (link) => {

@@ -3,7 +3,7 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
-import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/record.ts';
+import { DENSE, maxBytesOf, partitionFor } from '../../kafka/records/record.ts';
 import { isUnusableTopic, meaningOf } from '../../kafka/wire/error-codes.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
@@ -50,7 +50,7 @@ export interface KafkaPublisherOptions {
   readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
   /** Brokers answer the appends of a connection in order. */
   readonly purpose: 'publish' | 'publish large';
-  /** Forwarded requests go there. Those of several partitions share no batch that is bulk. */
+  /** Forwarded requests go there, in batches that are never dense. */
   readonly requestTopic: string;
   /** Undefined where no dead letters are published. */
   readonly deadLetterTopic?: string;
@@ -334,7 +334,7 @@ export class KafkaPublisher implements Publisher {
         });
         this.#accepting.add(node, to.topic, runtime.monotonicMs());
       },
-      maxRecords: to.topic === requestTopic ? MANY_RECORDS : BATCH_MAX_RECORDS,
+      maxRecords: to.topic === requestTopic ? DENSE.records : BATCH_MAX_RECORDS,
       maxBytes: BATCH_MAX_BYTES,
       isOfRecord: (error) => isOfRecord(kafkaErrorCode(error)),
     });

@@ -141,7 +141,7 @@ export class BatchDecoder {
     }
     const head = readHead(batch);
     if (this.#isLeftOut(batch, head)) return this.#passed(head);
-    if (this.#skipsDense && head.bulk === 'dense') return this.#skip(batch, head);
+    if (this.#skipsDense && head.isDense) return this.#skip(batch, head);
     try {
       const body = new RecordReader(head, await this.#body(batch, head));
       this.#open = { head, body, count: 0, least: head.baseOffset };
@@ -171,11 +171,11 @@ export class BatchDecoder {
    * Adds one record for all of a batch, with its checksum as the value: another batch at these offsets has another one.
    */
   #skip(batch: Buffer, head: BatchHead): Promise<void> {
-    const { lastOffset: offset, baseOffset, bulk } = head;
+    const { lastOffset: offset, baseOffset, isDense } = head;
     const value = batch.subarray(AT.crc, CHECKED_FROM);
     const since = Math.max(baseOffset, this.#next);
     const timestampMs = timestampOf(head, 0);
-    this.#add({ offset, timestampMs, key: null, value, headers: newHeaders(), bulk, since }, 0);
+    this.#add({ offset, timestampMs, key: null, value, headers: newHeaders(), isDense, since }, 0);
     return this.#passed(head);
   }
 

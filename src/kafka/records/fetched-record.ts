@@ -1,7 +1,7 @@
 import { isSame, Slice } from '../../core/slice.ts';
 import { Cursor, damaged } from './cursor.ts';
 import { type BatchHead, timestampOf } from './format.ts';
-import type { Bulk, FetchedRecord, Headers, HeaderValue, RecordFields } from './record.ts';
+import type { FetchedRecord, Headers, HeaderValue, RecordFields } from './record.ts';
 
 /**
  * Most of what is fetched is never looked at as objects: requests that follow each other have the same headers and the
@@ -90,7 +90,7 @@ export class RecordReader {
       cursor.bytes,
       { keyAt, valueAt, headersAt },
       names,
-      this.#head.bulk,
+      this.#head.isDense,
       offset,
       timestampMs,
       length,
@@ -131,7 +131,7 @@ export class RecordReader {
 class RecordInBatch implements FetchedRecord, RecordFields {
   readonly offset: number;
   readonly timestampMs: number;
-  readonly bulk: Bulk | undefined;
+  readonly isDense: boolean;
   readonly bytes: number;
   readonly #bytes: Buffer;
   readonly #names: KnownNames;
@@ -145,14 +145,14 @@ class RecordInBatch implements FetchedRecord, RecordFields {
     bytes: Buffer,
     at: { readonly keyAt: number; readonly valueAt: number; readonly headersAt: number },
     names: KnownNames,
-    bulk: Bulk | undefined,
+    isDense: boolean,
     offset: number,
     timestampMs: number,
     length: number,
   ) {
     this.offset = offset;
     this.timestampMs = timestampMs;
-    this.bulk = bulk;
+    this.isDense = isDense;
     this.bytes = length;
     this.#bytes = bytes;
     this.#names = names;
@@ -175,10 +175,6 @@ class RecordInBatch implements FetchedRecord, RecordFields {
   get headers(): Headers {
     this.#headers ??= this.#readHeaders();
     return this.#headers;
-  }
-
-  hasHeader(name: string): boolean {
-    return this.#names.texts.includes(name);
   }
 
   isLike(other: RecordInBatch, except: string): boolean {

@@ -1,5 +1,5 @@
 import crc from '@chainsafe/fast-crc32c';
-import { type Bulk, bulkOf } from './record.ts';
+import { isDense } from './record.ts';
 
 /** The record batch format that brokers have stored since 2017, and the only one supported here. */
 export const RECORD_FORMAT = 2;
@@ -70,7 +70,7 @@ export interface BatchHead {
   /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;
   readonly count: number;
-  readonly bulk: Bulk | undefined;
+  readonly isDense: boolean;
 }
 
 /** Why the head of a batch is invalid; undefined if it is valid. */
@@ -98,7 +98,7 @@ export function readHead(batch: Buffer): BatchHead {
     baseTime: Number.isNaN(baseTime) ? batch.readBigInt64BE(AT.baseTime) : baseTime,
     appendedAtMs: (attributes & FLAGS.logAppendTime) === 0 ? undefined : readInt64(batch, AT.maxTime),
     count,
-    bulk: bulkOf(count, batch.length),
+    isDense: isDense(count, batch.length),
   };
 }
 

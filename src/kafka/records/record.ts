@@ -15,8 +15,8 @@ export interface FetchedRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers: Headers;
-  /** Undefined for a record of a batch of few. The same at every reading. */
-  readonly bulk?: Bulk | undefined;
+  /** Its batch has very many records for its bytes. The same at every reading. */
+  readonly isDense?: boolean | undefined;
   /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
   readonly since?: number | undefined;
   /** Of a record that was read from a batch, these need neither views nor objects. */
@@ -27,18 +27,12 @@ export interface FetchedRecord {
 export interface RecordFields {
   /** The length of the whole record, decompressed. */
   readonly bytes: number;
-  hasHeader(name: string): boolean;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RecordFields, except: string): boolean;
   /** The value of the first header of this name; undefined if there is none, or null. */
   headerAt(name: string): Slice | undefined;
 }
 
-/** Its batch has many records, or very many for its size. */
-export type Bulk = 'many' | 'dense';
-
-/** Batches of more records are bulk: what one sender sends together takes milliseconds. */
-export const MANY_RECORDS = 100;
 /**
  * A batch is dense if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent.
  * Brokers limit the bytes of a sender, and compression can make a hundred thousand records of a few KB. A record with a
@@ -46,10 +40,9 @@ export const MANY_RECORDS = 100;
  */
 export const DENSE = { records: 500, bytesEach: 16 } as const;
 
-/** How a batch of so many records in so many bytes delays those after it. */
-export function bulkOf(records: number, bytes: number): Bulk | undefined {
-  if (records > DENSE.records && bytes < records * DENSE.bytesEach) return 'dense';
-  return records > MANY_RECORDS ? 'many' : undefined;
+/** Whether a batch of so many records in so many bytes costs its readers far more than its sender. */
+export function isDense(records: number, bytes: number): boolean {
+  return records > DENSE.records && bytes < records * DENSE.bytesEach;
 }
 
 /** A record to write. */

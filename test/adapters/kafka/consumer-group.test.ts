@@ -108,7 +108,7 @@ describe('committedOffsets', () => {
   test('are returned for the partitions that have one, with what a worker says that committed it', async () => {
     const brokers = coordinator(
       fetching([
-        { partition: 0, offset: 17, metadata: '{"small":20}' },
+        { partition: 0, offset: 17, metadata: '{"small":20,"debtors":[]}' },
         { partition: 1, offset: -1 },
         { partition: 2, offset: 0 },
       ]),

@@ -74,7 +74,7 @@ describe('an append', () => {
       Object.entries(headers ?? {}).map(([name, value]) => `${name} ${value}`),
     );
     const statement = 'idalloc-statement {"edition":1}';
-    expect(said).toEqual([[statement, 'idalloc-answered 7 {"small":9}'], [statement], []]);
+    expect(said).toEqual([[statement, 'idalloc-answered 7 {"small":9,"debtors":[]}'], [statement], []]);
   });
 
   it('follows a leader that has moved, without waiting for the session to try again', async () => {

@@ -524,10 +524,10 @@ describe('publications to one partition', () => {
     ).toHaveLength(1);
   });
 
-  it('of forwarded requests share no batch of more than 100, which is read as bulk', async () => {
-    const ids = (from: number) => Array.from({ length: 60 }, (_, i) => `f${from + i}`);
-    await publishAll([ids(0), ids(60), ids(120)], { topic: REQUESTS });
-    expect(world.sends.map(({ records }) => records.length)).toEqual([60, 60, 60]);
+  it('of forwarded requests share no batch of more than 500, which may be dense', async () => {
+    const ids = (from: number) => Array.from({ length: 260 }, (_, i) => `f${from + i}`);
+    await publishAll([ids(0), ids(260), ids(520)], { topic: REQUESTS });
+    expect(world.sends.map(({ records }) => records.length)).toEqual([260, 260, 260]);
   });
 });
 

@@ -64,12 +64,12 @@ export class ReplayStage {
     if (batch === undefined) throw new RangeError('there is no batch');
     const { lastOffset: offset, maxTimestampMs: timestampMs } = headOf(batch);
     const last = readOf({ offset, timestampMs, key: null, value: batch.subarray(17, 21) });
-    this.commits(partition, offset + 1, encodeMetadata({ small: offset + 1, last }));
+    this.commits(partition, offset + 1, encodeMetadata({ next: offset + 1, small: offset + 1, last }));
   }
 
   /** Workers have answered so much; `small`: except for large requests from `next` on. */
   answered(partition: number, next: number, small = next): void {
-    this.commits(partition, next, encodeMetadata({ small, last: this.#lastBelow(partition, small) }));
+    this.commits(partition, next, encodeMetadata({ next, small, last: this.#lastBelow(partition, small) }));
   }
 
   /** The record before this offset, as a worker names it. */

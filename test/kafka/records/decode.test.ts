@@ -6,7 +6,7 @@ import { describe, expect, it, test, vi } from 'vitest';
 import { Cursor } from '../../../src/kafka/records/cursor.ts';
 import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/fetched-record.ts';
-import { DENSE, type FetchedRecord, MANY_RECORDS } from '../../../src/kafka/records/record.ts';
+import { DENSE, type FetchedRecord } from '../../../src/kafka/records/record.ts';
 import {
   batchAround,
   batchOf,
@@ -145,22 +145,20 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('marks the records of a batch that has many, or very many for its bytes, as it was sent', async () => {
-    const bulk = async (count: number, make: () => HandmadeRecord, compress?: (bytes: Buffer) => Buffer) => {
+  it('marks the records of a batch that has very many for its bytes, as it was sent', async () => {
+    const dense = async (count: number, make: () => HandmadeRecord, compress?: (bytes: Buffer) => Buffer) => {
       const attributes = compress === undefined ? 0 : CODEC.gzip;
       const { records } = await decode(batchOf(Array.from({ length: count }, make), { attributes }, compress));
-      return [...new Set(records.map((record) => record.bulk))];
+      return [...new Set(records.map((record) => record.isDense))];
     };
     const random = seeded('decode');
     const uuid = () => plain(random.uuid());
     const same = () => plain('0'.repeat(36));
-    expect(await bulk(MANY_RECORDS, same, gzipSync)).toEqual([undefined]);
-    expect(await bulk(MANY_RECORDS + 1, same, gzipSync)).toEqual(['many']);
-    expect(await bulk(DENSE.records, same, gzipSync)).toEqual(['many']);
-    expect(await bulk(DENSE.records + 1, same, gzipSync)).toEqual(['dense']);
-    expect(await bulk(DENSE.records + 1, same)).toEqual(['many']);
-    expect(await bulk(DENSE.records + 1, () => plain(''))).toEqual(['dense']);
-    expect(await bulk(20 * DENSE.records, uuid, gzipSync)).toEqual(['many']);
+    expect(await dense(DENSE.records, same, gzipSync)).toEqual([false]);
+    expect(await dense(DENSE.records + 1, same, gzipSync)).toEqual([true]);
+    expect(await dense(DENSE.records + 1, same)).toEqual([false]);
+    expect(await dense(DENSE.records + 1, () => plain(''))).toEqual([true]);
+    expect(await dense(20 * DENSE.records, uuid, gzipSync)).toEqual([false]);
   });
 
   it('returns one record for each dense batch where these are skipped, and reads the others', async () => {
@@ -180,8 +178,8 @@ describe('decoding fetched records', () => {
     const [first, b, c, d] = found;
     expect([valuesOf([first, c] as FetchedRecord[]), next]).toEqual([['a', 'c'], 1_202]);
     expect([b, d]).toMatchObject([
-      { offset: 600, since: 1, bulk: 'dense', key: null },
-      { offset: 1_201, since: 602, bulk: 'dense', key: null },
+      { offset: 600, since: 1, isDense: true, key: null },
+      { offset: 1_201, since: 602, isDense: true, key: null },
     ]);
     expect(b?.value?.equals(d?.value as Buffer)).toBe(false);
     const [again] = (await skipping(600)).records; // for a comparison with what was read before
