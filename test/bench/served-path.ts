@@ -31,6 +31,19 @@ const BATCH = 500;
 /** The parts in progress of a partition, as in a session. */
 const PARTS_AT_ONCE = 3;
 
+/** What requests ask for, and where. By default each asks for one ID, in its home partition. */
+export interface Shape {
+  /** So many IDs, listed in the reply. */
+  readonly listed?: number;
+  /** Of a header that nobody reads. */
+  readonly padBytes?: number;
+  /** They name so many reply topics, in turn. */
+  readonly topics?: number;
+  readonly isElsewhere?: boolean;
+  /** They are no requests at all. */
+  readonly isJunk?: boolean;
+}
+
 /**
  * The way of a request through a worker, over brokers that answer immediately: record batches are decoded, decided by
  * the real pipeline, ledger and index, and encoded for the ledger and for the reply topic.
@@ -108,6 +121,7 @@ export class ServedPath implements Disposable {
       topics,
       purpose: 'publish',
       requestTopic: REQUESTS,
+      deadLetterTopic: 'id.requests.dlt',
     });
     this.#deps = {
       layout,
@@ -137,7 +151,7 @@ export class ServedPath implements Disposable {
       largeSlots: new Slots(LARGE_AT_ONCE),
       turns: new RecordTurns(RUNTIME),
       accounts: new Accounts({
-        rate: { usPerMs: 125, burstUs: 50_000 },
+        rate: { usPerMs: 125, burstUs: 20_000 },
         monotonicMs: RUNTIME.monotonicMs,
         accountOf: (replyTopic) => replyTopic,
         onWaits() {},
@@ -153,8 +167,8 @@ export class ServedPath implements Disposable {
   }
 
   /** Makes new requests. The result serves them, and resolves to the processor time of each, in microseconds. */
-  prepare(requests: number): () => Promise<number> {
-    const chunks = this.#make(requests);
+  prepare(requests: number, shape: Shape = {}): () => Promise<number> {
+    const chunks = this.#make(requests, shape);
     return async () => {
       const before = process.cpuUsage();
       await Promise.all([...chunks].map(([partition, its]) => this.#servePartition(partition, its)));
@@ -163,8 +177,8 @@ export class ServedPath implements Disposable {
     };
   }
 
-  serve(requests: number): Promise<number> {
-    return this.prepare(requests)();
+  serve(requests: number, shape?: Shape): Promise<number> {
+    return this.prepare(requests, shape)();
   }
 
   async #servePartition(partition: number, chunks: readonly Buffer[]): Promise<void> {
@@ -191,15 +205,18 @@ export class ServedPath implements Disposable {
     }
   }
 
-  #make(requests: number): Map<number, Buffer[]> {
-    const value = encodeIdRequest({ count: 1 });
-    const replyTopic = Buffer.from(REPLIES);
+  #make(requests: number, { listed, padBytes, topics = 1, isElsewhere, isJunk }: Shape): Map<number, Buffer[]> {
+    const junk = isJunk === true ? Buffer.from('junk') : undefined;
+    const value = junk ?? encodeIdRequest({ count: listed ?? 1, encoding: listed === undefined ? 'RANGES' : 'IDS' });
+    const replyTopics = Array.from({ length: topics }, (_, i) => Buffer.from(i === 0 ? REPLIES : `${REPLIES}-${i}`));
+    const pad = padBytes === undefined ? {} : { pad: Buffer.alloc(padBytes) };
     const records = Array.from({ length: this.#partitions }, (): NewRecord[] => []);
     for (let i = 0; i < requests; i += 1) {
       this.#made += 1;
       const key = Buffer.from(`request-${this.#made}`);
-      const headers = { kafka_correlationId: key, kafka_replyTopic: replyTopic };
-      records[partitionFor(key, this.#partitions, () => 0)]?.push({ key, value, headers });
+      const headers = { kafka_correlationId: key, kafka_replyTopic: replyTopics[i % topics], ...pad };
+      const home = partitionFor(key, this.#partitions, () => 0);
+      records[isElsewhere === true ? (home + 1) % this.#partitions : home]?.push({ key, value, headers });
     }
     return new Map(records.map((its, partition) => [partition, chunksOf(its, this.#offsets[partition] ?? 0)]));
   }

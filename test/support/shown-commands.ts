@@ -187,6 +187,7 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench:http',
   'npm run bench:in-flight',
   'npm run bench:path',
+  'npm run bench:prices',
   'npm run bench:peers',
   'npm run bench:replay',
   'npm run bench:report',
