@@ -31,34 +31,40 @@ export interface Verdict {
  */
 export class Judge implements AsyncDisposable {
   readonly #sources: Sources;
+  readonly #onUnsound: (what: string) => void;
   readonly #seed: number;
   readonly #seeds: number;
-  /** Files of tests that pass without a mutation. */
-  readonly #sound = new Set<string>();
+  /** Whether files of tests pass without a mutation. */
+  readonly #sound = new Map<string, boolean>();
   /** For the driver, which can't remove its files when it is killed. */
   readonly #temporary = mkdtempSync(join(tmpdir(), 'idalloc-mutate-'));
   #driver: ChildProcess | undefined;
 
-  /** `seed`: of random values of the unit tests. `seeds`: how many the simulator plays. */
-  constructor(sources: Sources, options: { readonly seed: number; readonly seeds: number }) {
+  /**
+   * `seed`: of random values of the unit tests. `seeds`: how many the simulator plays. `onUnsound` is called with a
+   * sentence for each file of tests that fails by itself.
+   */
+  constructor(
+    sources: Sources,
+    options: { readonly seed: number; readonly seeds: number },
+    onUnsound: (what: string) => void,
+  ) {
     this.#sources = sources;
+    this.#onUnsound = onUnsound;
     this.#seed = options.seed;
     this.#seeds = options.seeds;
   }
 
-  /**
-   * Judges one file with another text. Throws if a file of tests that noticed it fails without the mutation, too, since
-   * then it shows nothing.
-   */
+  /** Judges one file with another text. A file of tests that fails without the mutation, too, is left out. */
   async judge(file: string, text: string): Promise<Verdict> {
-    const tests = testsOf(file, this.#sources);
-    for (const test of tests) {
+    let passes = 0;
+    for (const test of testsOf(file, this.#sources)) {
+      if (this.#sound.get(test) === false) continue;
       const failure = await this.#failureOf(test, { file, text });
-      if (failure === undefined) continue;
-      await this.#requireSound(test);
-      return { by: 'unit', what: `${test} ${failure}` };
+      if (failure !== undefined && (await this.#isSound(test))) return { by: 'unit', what: `${test} ${failure}` };
+      if (failure === undefined) passes += 1;
     }
-    const passed = `${tests.length} files of tests`;
+    const passed = `${passes} files of tests`;
     if (!isSimulated(file, this.#sources)) return { by: undefined, what: `${passed}; it is not simulated` };
     const failed = await this.#simulate(file, text);
     return failed === undefined
@@ -76,11 +82,13 @@ export class Judge implements AsyncDisposable {
     rmSync(this.#temporary, { recursive: true, force: true });
   }
 
-  async #requireSound(test: string): Promise<void> {
-    if (this.#sound.has(test)) return;
+  async #isSound(test: string): Promise<boolean> {
+    const known = this.#sound.get(test);
+    if (known !== undefined) return known;
     const failure = await this.#failureOf(test, undefined);
-    if (failure !== undefined) throw new Error(`${test} fails without a mutation: ${failure}`);
-    this.#sound.add(test);
+    if (failure !== undefined) this.#onUnsound(`${test} fails without a mistake, so it is left out: ${failure}`);
+    this.#sound.set(test, failure === undefined);
+    return failure === undefined;
   }
 
   /** The first failure of a file of tests; undefined if it passes. */

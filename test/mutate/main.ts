@@ -92,7 +92,7 @@ async function mutate(options: Options): Promise<number> {
   const sources = readSources();
   const mutations = chosen(options, sources);
   const judged: Judged[] = [];
-  await using judge = new Judge(sources, options);
+  await using judge = new Judge(sources, options, (what) => void process.stderr.write(`${what}\n`));
   for (const [i, mutation] of mutations.entries()) {
     const { file, kind } = mutation;
     const text = textOf(file, sources);

@@ -81,6 +81,8 @@ const NOT_SWAPPED: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.ObjectLiteralExpression,
   SyntaxKind.SpreadElement,
 ]);
+/** Functions to which the order of arguments makes no difference. */
+const SYMMETRIC = /^Math\.(?:max|min|hypot)$/;
 const TEXTS: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.StringLiteral,
   SyntaxKind.NoSubstitutionTemplateLiteral,
@@ -142,7 +144,7 @@ function mutationsAt(node: Node, source: SourceFile): readonly Mutation[] {
   if (isExpressionStatement(node)) return isCallStatement(node.expression, source) ? [replaced('call', node, ';')] : [];
   if (isCallExpression(node) || isNewExpression(node)) {
     const [first, second] = node.arguments ?? [];
-    if (first === undefined || second === undefined) return [];
+    if (first === undefined || second === undefined || SYMMETRIC.test(node.expression.getText(source))) return [];
     const [one, other] = [first.getText(source), second.getText(source)];
     if (one === other || NOT_SWAPPED.has(first.kind) || NOT_SWAPPED.has(second.kind)) return [];
     const between = source.text.slice(first.end, second.getStart(source));

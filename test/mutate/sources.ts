@@ -49,12 +49,12 @@ export function distances(file: string, { loadedBy }: Sources): ReadonlyMap<stri
 
 /**
  * The files of unit tests that cover a file of src: those of its room that load it, and the nearest of other rooms,
- * each nearest first. The simulator's own are not among them.
+ * each nearest first. Those of the simulator and of the models are not among them, which take minutes.
  */
 export function testsOf(file: string, sources: Sources): readonly string[] {
   const room = `test/${posix.dirname(file).slice('src/'.length)}/`;
   const near = [...distances(file, sources)]
-    .filter(([path]) => path.endsWith('.test.ts') && !/^test\/(?:integration|sim)\//.test(path))
+    .filter(([path]) => path.endsWith('.test.ts') && !/^test\/(?:integration|model|sim)\//.test(path))
     .toSorted(([one, a], [other, b]) => a - b || (one < other ? -1 : 1))
     .map(([path]) => path);
   const own = near.filter((path) => path.startsWith(room));
