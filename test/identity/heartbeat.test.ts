@@ -355,6 +355,13 @@ describe('resuming a suspended term', () => {
     },
   );
 
+  it('gives the lease back when it is refused, so that the worker ID is free at once', async () => {
+    const { stage, host } = await suspended();
+    stage.etcd.tamper(keys.ceiling(0), encodeCeiling({ ticks: ticks(stage.ceiling(0).ticks + 1), nonce: 'other' }));
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost' });
+    expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
+  });
+
   it('is refused when the lease is gone, even if the owner key is still there', async () => {
     const { stage, host } = await suspended();
     const owner = stage.etcd.peek(keys.owner(0));

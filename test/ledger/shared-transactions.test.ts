@@ -56,6 +56,30 @@ describe('SharedTransactions', () => {
     expect(outcomes.map(({ succeeded }) => succeeded)).toEqual([true, false, true]);
   });
 
+  it('a round takes in those that are tried alone: the next one waits for them', async () => {
+    const runtime = new VirtualRuntime();
+    const sent: PromiseWithResolvers<{ succeeded: boolean; revision: bigint }>[] = [];
+    const transact: EtcdPort['transact'] = () => {
+      const call = Promise.withResolvers<{ succeeded: boolean; revision: bigint }>();
+      sent.push(call);
+      return call.promise;
+    };
+    const shared = new SharedTransactions({ transact }, runtime);
+    const done = ['a', 'b'].map((key) => shared.transact([at(key)], [put(key)]));
+    await runtime.pass(1);
+    sent[0]?.resolve({ succeeded: false, revision: 1n });
+    await runtime.pass(1);
+    const next = shared.transact([at('c')], [put('c')]);
+    await runtime.pass(1_000);
+    expect(sent, 'the two alone').toHaveLength(3);
+    for (const call of sent) call.resolve({ succeeded: true, revision: 2n });
+    await Promise.all(done);
+    await runtime.pass(1);
+    expect(sent).toHaveLength(4);
+    sent[3]?.resolve({ succeeded: true, revision: 3n });
+    await next;
+  });
+
   it('one that was sent twice is refused, though it was done, and never done again', async () => {
     const { runtime, etcd, swap } = stage('asked twice');
     const outcomes = await runtime.until(Promise.all(['a', 'b'].map((key) => swap(key))));

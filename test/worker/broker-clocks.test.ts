@@ -30,3 +30,12 @@ it('a worker has compared its clock with most brokers when it gets a worker ID, 
   for (let steps = 0; steps < 1_000 && !stage.logged.includes('worker ID acquired'); steps += 1) await stage.pass(10);
   expect(worker.vitals().brokerLeads.length).toBeGreaterThan(1);
 });
+
+it('a worker without requests notices within two minutes that all brokers say another time', async () => {
+  const worker = stage.start();
+  await stage.pass(60_000);
+  expect(worker.unready).toBeUndefined();
+  for (const node of [1, 2, 3]) stage.kafka.cluster.broker(node).clockErrorMs = HOUR_MS;
+  await stage.pass(120_000);
+  expect(stage.lines.map(({ reason }) => reason)).toContain('CLOCK_DRIFT');
+});
