@@ -63,6 +63,18 @@ test('while etcd does not answer, the HTTP port answers 503 with Retry-After and
   await expect.poll(async () => await requester(url)(), { timeout: 60_000 }).toBe(200);
 });
 
+test('the trace of an ID over HTTP without a key says so, and names the worker that allocated it', async () => {
+  await using realm = await Realm.create(servers, { env: KEPT_LEASE });
+  const worker = realm.worker();
+  await worker.ready();
+  const { id } = (await (await fetch(`${await worker.api()}/api/v1/id`, { method: 'POST' })).json()) as { id: string };
+  const { error } = await realm.command(['trace', id], 1);
+  expect(error).toMatchObject({
+    code: 'NOT_FOUND',
+    message: expect.stringMatching(/over HTTP without .* has held that worker ID since .*so it was that worker/),
+  });
+});
+
 test('SIGTERM lets responses in progress finish', async () => {
   await using realm = await Realm.create(servers);
   const worker = realm.worker({ SHUTDOWN_DELAY_MS: '100' });

@@ -4,11 +4,14 @@ import { expandIds } from '../../codec/id-batch.ts';
 import { readIdText } from '../../codec/id-text.ts';
 import { countsAt } from '../../codec/ledger-entry.ts';
 import { encodeLedgerKey, encodeNumbersKey } from '../../codec/ledger-key.ts';
+import { decodeLeaseRecord, type LeaseRecord } from '../../codec/namespace-values.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
+import { loadEtcdConfig } from '../../config/config.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
-import { IdallocError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
 import { chosenLayout, formSettings, orUsageError } from '../chosen.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
@@ -54,7 +57,11 @@ export async function runTrace(
   const layout = chosenLayout(options, context.env, command);
   const settings = formSettings(layout, options, context.env);
   const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
-  const trace = await traceId(context, id, timeOf(id, layout, command), options.allReplies === true);
+  const trace = await traceId(
+    context,
+    { id, layout, timeMs: timeOf(id, layout, command) },
+    options.allReplies === true,
+  );
   present(context, options.json, traceJson(trace), () => traceText(context, trace));
 }
 
@@ -67,20 +74,58 @@ function timeOf(id: bigint, layout: Layout, command: Command): number {
   }
 }
 
-async function traceId(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<TracedRequest> {
+interface WantedId {
+  readonly id: bigint;
+  readonly layout: Layout;
+  readonly timeMs: number;
+}
+
+async function traceId(context: CliContext, wanted: WantedId, allReplies: boolean): Promise<TracedRequest> {
+  const { id, timeMs } = wanted;
   return withKafka(context, async (session) => {
     const traced = await findEntry(session, id, timeMs);
     if (traced === undefined) {
       throw new IdallocError(
         'NOT_FOUND',
-        `'${session.config.topics.ledger}' has no entry with ${id} within 15 minutes after ${timeText(timeMs)}: ` +
-          'the ID was never delivered (a gap), is older than the ledger, or is of another layout or namespace',
+        `no entry of '${session.config.topics.ledger}' has ${id}. An ID over HTTP without an Idempotency-Key is in no topic: ` +
+          `${await allocatorOf(context, wanted)}. Otherwise it was never delivered (a gap), is older than the ledger, ` +
+          `is of another layout or namespace, or was written more than 15 minutes after ${timeText(timeMs)}`,
       );
     }
     const request = await findRequest(session, traced);
     const replies = await findReplies(session, traced, allReplies);
     return { id, traced, request, replies };
   });
+}
+
+/** Who allocated an ID, by its fields and by who holds the worker ID now, as far as etcd can be asked. */
+async function allocatorOf({ env }: CliContext, { id, layout, timeMs }: WantedId): Promise<string> {
+  const { datacenter, worker } = decompose(layout, id);
+  const where = `this one is of datacenter ${datacenter}, worker ${worker}, ${timeText(timeMs)}`;
+  try {
+    const config = loadEtcdConfig(env);
+    if (config.datacenterId !== datacenter) return `${where}, and DATACENTER_ID is ${config.datacenterId}`;
+    const key = namespaceKeys(config.etcd.prefix, datacenter).owner(worker);
+    const { withEtcd } = await import('../../adapters/etcd/etcd.ts');
+    const owner = await withEtcd(config.etcd, async (etcd) => (await etcd.get([key])).get(key));
+    return `${where}, ${holderText(owner && decodeLeaseRecord(owner.value), timeMs)}`;
+  } catch (error) {
+    if (!(error instanceof IdallocError)) throw error;
+    const why = error.code === 'CONFIG_INVALID' ? 'set DATACENTER_ID and ETCD_ENDPOINTS' : describeError(error);
+    return `${where}, and who holds that worker ID is not known (${why})`;
+  }
+}
+
+/** Whether the holder of a worker ID is the one that had it at a time. */
+export function holderText(
+  holder: Pick<LeaseRecord, 'assignedWorkerIp' | 'grantedAtMs'> | undefined,
+  timeMs: number,
+): string {
+  if (holder === undefined) return 'and nobody holds that worker ID now';
+  const { assignedWorkerIp, grantedAtMs } = holder;
+  const since = `since ${timeText(grantedAtMs)}`;
+  if (grantedAtMs <= timeMs) return `and ${assignedWorkerIp} has held that worker ID ${since}, so it was that worker`;
+  return `and ${assignedWorkerIp} has held that worker ID only ${since}: it was a worker before it`;
 }
 
 /** Finds what the ledger decided for a correlation ID, and prints it: a batch of IDs, or numbers of `sequence`. */
