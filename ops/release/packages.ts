@@ -58,6 +58,9 @@ export const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
 const WORKER_NODE = '>=24';
 
+/** That of testcontainers 12. npm warns of an older one; Node itself only fails somewhere inside. */
+const TESTCONTAINERS_NODE = '>=22.22';
+
 /** What services with traces have; it works with every version since that. */
 const TRACES_API = { '@opentelemetry/api': '^1.9.0' };
 
@@ -114,8 +117,8 @@ const DEFINITIONS: readonly Definition[] = [
     name: '@idalloc/testcontainers',
     description: 'Kafka, etcd and idalloc workers in containers for tests, with faults to inject',
     keywords: ['idalloc', 'kafka', 'testcontainers', 'testing'],
-    manifest: ({ version, engines, peerDependencies }) => ({
-      engines,
+    manifest: ({ version, peerDependencies }) => ({
+      engines: { node: TESTCONTAINERS_NODE },
       sideEffects: false,
       ...entriesOf(TESTCONTAINERS),
       dependencies: { '@idalloc/client': version },

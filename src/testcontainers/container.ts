@@ -4,7 +4,7 @@ import { IdallocError } from '../client/index.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { evictHolder, stepClockTo, withHandle } from './faults.ts';
 import { DEFAULT_IMAGES } from './images.ts';
-import { ETCD_PORT } from './servers.ts';
+import { ETCD_PORT, requireEngine } from './servers.ts';
 
 const API_PORT = 8080;
 const OPS_PORT = 9464;
@@ -65,8 +65,8 @@ export class IdAllocContainer extends GenericContainer {
   /**
    * Starts the worker and waits for its ready line, after which it serves requests.
    *
-   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(); an Error with the last lines of the log if
-   * the worker was not ready in time (withStartupTimeout, 120 s) or exited.
+   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(), or without a container engine; an Error with
+   * the last lines of the log if the worker was not ready in time (withStartupTimeout, 120 s) or exited.
    */
   override async start(): Promise<StartedIdAllocContainer> {
     for (const [name, method] of [
@@ -75,6 +75,7 @@ export class IdAllocContainer extends GenericContainer {
     ] as const) {
       if (!this.environment[name]) throw new IdallocError('CONFIG_INVALID', `${name} is not set: call ${method}()`);
     }
+    await requireEngine();
     const others = this.logConsumer;
     return new StartedIdAllocContainer(await startWithLog(this, this.#image, () => super.start(), others));
   }

@@ -12,7 +12,7 @@ import { type BufferOptions, IdallocError, IdClient } from '../client/index.ts';
 import { replyPolicyOf, replyTopicViolation } from '../codec/reply-policy.ts';
 import { addressAt, IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
-import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
+import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled, requireEngine } from './servers.ts';
 import { type IdAllocTopics, StartedIdAllocEnvironment, undoAll } from './started.ts';
 
 /** All containers of an environment have this label, with a value unique to the environment. */
@@ -86,11 +86,13 @@ export class IdAllocEnvironment {
    * Resolves when all workers serve and the client's buffer is full. After a failure everything that was started is
    * removed.
    *
-   * @throws IdallocError INVALID_REPLY_TOPIC before anything starts, if workers would not reply to the reply topic; an
-   * Error that names the image that did not start, with the end of its log.
+   * @throws IdallocError INVALID_REPLY_TOPIC before anything starts, if workers would not reply to the reply topic;
+   * CONFIG_INVALID without a container engine; an Error that names the image that did not start, with the end of its
+   * log.
    */
   async start(): Promise<StartedIdAllocEnvironment> {
     this.#requireReplyTopic();
+    await requireEngine();
     const id = randomUUID();
     const labels = { ...this.#labels, [LABEL]: id };
     const undo: (() => Promise<void>)[] = [];

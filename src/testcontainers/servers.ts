@@ -1,4 +1,5 @@
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
+import { IdallocError } from '../client/index.ts';
 
 /** A listener of the broker: its port in the container, and the address that it advertises to clients. */
 export interface KafkaListener {
@@ -73,6 +74,22 @@ export function etcdContainer(image: string, name: string, cluster: readonly str
     .withCommand(['/usr/local/bin/etcd'])
     .withWaitStrategy(Wait.forLogMessage(/ready to serve client requests/))
     .withStartupTimeout(START_MS);
+}
+
+/**
+ * Fails where no container engine answers, before anything is started.
+ *
+ * @throws IdallocError CONFIG_INVALID with what to do; testcontainers itself names neither the engine nor a remedy.
+ */
+export async function requireEngine(): Promise<void> {
+  try {
+    await getContainerRuntimeClient();
+  } catch (error) {
+    const remedy =
+      'start Docker or another engine with its API, or set DOCKER_HOST to its socket; for tests without containers ' +
+      'there is MemoryWorkers of @idalloc/client/testing';
+    throw new IdallocError('CONFIG_INVALID', `no container engine answers here: ${remedy}`, { cause: error });
+  }
 }
 
 /** Removes the containers and networks with a label, except testcontainers' reaper, which exits with its session. */
