@@ -123,7 +123,7 @@ export const ROOMS: readonly Room[] = [
   // The client is another package, so only what it exports.
   {
     room: 'testcontainers',
-    lines: 690,
+    lines: 710,
     imports: ['client/index.ts', 'codec/reply-policy.ts', 'core/host-port.ts'],
     packages: ['node:*', 'testcontainers'],
   },
@@ -140,7 +140,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 11690,
+    lines: 11730,
     folders: [
       ...['audit', 'bundle', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'status'],
       ...['topics', 'trace'],

@@ -123,13 +123,12 @@ function fieldRows({ properties = {}, required = [] }: Json, schemas: Schemas, b
     const inner = field.type === 'array' ? resolved(schemas, field.items as Json | Reference) : field;
     const place = `${before}${name}${field.type === 'array' ? '[]' : ''}`;
     const kind = `${inner.type}${needed.includes(name) ? '' : ', if asked for'}`;
-    const own = inner.properties === undefined ? [row(`${code(place)}<br>${kind}`, meaningOf(field, inner))] : [];
+    const own =
+      inner.properties === undefined
+        ? [row(`${code(place)}<br>${kind}`, escaped(String(field.description ?? inner.description ?? '')))]
+        : [];
     return [...own, ...fieldRows(inner, schemas, `${place}.`)];
   });
-}
-
-function meaningOf(field: Json, inner: Json): string {
-  return escaped(String(field.description ?? inner.description ?? ''));
 }
 
 function blocks(texts: readonly string[]): string {

@@ -24,11 +24,6 @@ export function bodyExamples(layout: Layout): Readonly<Record<Body, Example>> {
   };
 }
 
-/** The ID of the examples, as text. */
-export function exampleIdText(layout: Layout): string {
-  return String(exampleId(layout));
-}
-
 /** Some tick that is in every layout; that of the pages in most. */
 function exampleTicks({ endTicks }: Layout): Ticks {
   return ticks(Math.min(13_190_700_000, endTicks - 1));

@@ -11,7 +11,7 @@ import {
   type Response,
   ref,
 } from './openapi-components.ts';
-import { bodyExamples, exampleIdText } from './openapi-examples.ts';
+import { bodyExamples } from './openapi-examples.ts';
 
 const DESCRIPTION = `64-bit, time-ordered IDs, unique within the ID space. IDs are strings, because JSON numbers lose digits above 2^53; a
 worker whose layout stays below that also returns them as numbers. Without an Idempotency-Key they come from this worker's memory: from the same
@@ -158,7 +158,7 @@ function paths(layout: Layout, maxCount: number): OpenApiDocument['paths'] {
       ...withHead('checkId', {
         operationId: 'decodeId',
         summary: 'The fields of an ID',
-        ...curl(`/api/v1/ids/${exampleIdText(layout)}`),
+        ...curl(`/api/v1/ids/${String(body.IdView.value_string)}`),
         parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
           200: success('The fields', json(ref('schemas', 'IdView'), { example: body.IdView })),
