@@ -54,7 +54,7 @@ http-callers-page    103  the page for HTTP callers
 hygiene               17  connections and log of a quiet worker, also while its broker restarts
 image                280  the image: size, labels, bill of materials, any user, a read-only root, no init, spans from a container
 install               90  the page for installing: the tarball, and the verified systemd unit
-interop              200  the examples: kcat, Go, Java, Spring, Python and NestJS
+interop              200  clients for Python, Go, Java and Spring, each copied into an empty directory, through a killed worker; kcat and NestJS
 kafka-away            47  workers that start while Kafka is down, or are cut off from it
 kafka-logins         230  sessions that end and secrets that are replaced, for each SASL mechanism and for the client library
 kafka-rights         113  rights that are revoked and granted under load

@@ -1,36 +1,37 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createInterface, type Interface } from 'node:readline';
+import { createInterface } from 'node:readline';
 
 /**
  * A program that answers each line of JSON on its standard input with one on its standard output. One call at a time.
  */
 export class LineService implements AsyncDisposable {
   readonly #child: ChildProcessWithoutNullStreams;
-  readonly #lines: Interface;
+  readonly #lines: AsyncIterator<string>;
+  readonly #exited: Promise<unknown[]>;
   #errors = '';
 
   constructor(command: string, args: readonly string[], cwd: string) {
     this.#child = spawn(command, args, { cwd });
+    this.#exited = once(this.#child, 'exit');
+    this.#child.stdin.on('error', () => undefined); // it may have exited already
     this.#child.stderr.on('data', (chunk) => {
       this.#errors += chunk;
     });
-    this.#lines = createInterface({ input: this.#child.stdout });
+    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
   }
 
   async call(request: object): Promise<unknown> {
-    const answer = Promise.race([once(this.#lines, 'line'), once(this.#child, 'exit')]);
     this.#child.stdin.write(`${JSON.stringify(request)}\n`);
-    const [line] = await answer;
-    if (typeof line !== 'string') throw new Error(`the service exited with ${line}: ${this.#errors}`);
-    return JSON.parse(line);
+    const { value, done } = await this.#lines.next();
+    if (done === true) throw new Error(`the service exited with ${await this.end()}: ${this.#errors}`);
+    return JSON.parse(value);
   }
 
   /** Ends its input. The result is its exit code. */
   async end(): Promise<number | null> {
-    const exited = this.#child.exitCode === null ? once(this.#child, 'exit') : undefined;
     this.#child.stdin.end();
-    await exited;
+    await this.#exited;
     return this.#child.exitCode;
   }
 

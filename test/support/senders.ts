@@ -28,7 +28,6 @@ export interface Sender {
 const TIMEOUT_MS = 90_000;
 const OUTPUT_BYTES = 16 << 20;
 const PROGRAMS = join(ROOT, 'test/support/partitioners');
-const SCHEMAS = join(ROOT, 'schemas');
 
 interface Call {
   readonly args: readonly string[];
@@ -75,14 +74,10 @@ const go = (directory: string): Sender => ({
 
 const java = (libraries: string): Sender => ({
   name: 'kafka-clients (Java)',
-  send: (it) =>
-    call('java', {
-      args: [
-        ...['-cp', join(libraries, '*'), join(EXAMPLES, 'java/Requester.java'), ...unlessKey(it, '--no-key')],
-        ...[it.brokers, it.requestTopic, it.replyTopic, String(it.count), SCHEMAS, ...it.ids],
-      ],
-      env: { TRACEPARENT: it.traceparent },
-    }),
+  send: (it) => {
+    const program = ['-cp', join(libraries, '*'), join(PROGRAMS, 'Send.java'), ...unlessKey(it, '--no-key')];
+    return call('java', { args: [...program, ...positional(it)], stdin: lines(it) });
+  },
 });
 
 /** The program is copied to the directory of its modules, where Node finds them. */
