@@ -1,4 +1,6 @@
 import { parseArgs } from 'node:util';
+import { exploreCeilings } from './ceilings/run.ts';
+import * as ceilings from './ceilings/worlds.ts';
 import { MUTANTS as HEADS_MUTANTS } from './heads/mutants.ts';
 import { exploreExample as exploreHeads } from './heads/run.ts';
 import * as heads from './heads/worlds.ts';
@@ -9,8 +11,8 @@ import { MUTANTS as SEQUENCE_MUTANTS } from './sequence/mutants.ts';
 import { exploreExample as exploreSequence } from './sequence/run.ts';
 import * as sequence from './sequence/worlds.ts';
 
-const HELP = `Explores a model: reach (docs/internals/reach-by-time.md), sequence (docs/internals/sequences.md), or heads
-(docs/internals/decisions/the-swap-decides.md), in the worlds of npm test. Prints how many states each world has, and how
+const HELP = `Explores a model: reach (docs/internals/reach-by-time.md), sequence (docs/internals/sequences.md), heads
+(docs/internals/decisions/the-swap-decides.md), or ceilings (with witness and rebuild), in the worlds of npm test. Prints how many states each world has, and how
 many more the check that one owner alone answers everything.
 
   --deep         wider worlds as well, which take minutes and some gigabytes
@@ -45,8 +47,17 @@ const worldsOf = (all: typeof reach.QUICK) =>
     ({ rule, world }, limits) => ({ result: exploreReach(rule, world, limits), continued: 0 }),
   );
 
+function exploreCeilingsOf(run: ceilings.Mutant | ceilings.Example, limits: Limits): Explored {
+  return { result: exploreCeilings(run, limits), continued: 0 };
+}
+
 const MODELS: Readonly<Record<string, Readonly<Record<'quick' | 'deep' | 'mutants', readonly Job[]>>>> = {
   reach: { quick: worldsOf(reach.QUICK), deep: worldsOf(reach.DEEP), mutants: [] },
+  ceilings: {
+    quick: jobs(ceilings.QUICK, exploreCeilingsOf),
+    deep: jobs(ceilings.DEEP, exploreCeilingsOf),
+    mutants: jobs(ceilings.MUTANTS, exploreCeilingsOf),
+  },
   sequence: {
     quick: jobs(sequence.QUICK, exploreSequence),
     deep: jobs(sequence.DEEP, exploreSequence),

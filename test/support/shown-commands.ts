@@ -172,6 +172,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
 export const HELP_ONLY: readonly string[] = [
   'npm run mutate',
   'npm run mutate -- --room core',
+  'npm run model:ceilings -- --deep',
   'npm run model:heads',
   'npm run model:heads -- --deep',
   'npm run model:heads -- --mutants',
