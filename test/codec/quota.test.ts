@@ -44,6 +44,7 @@ describe('quotas as text', () => {
 
   it('are rejected when a prefix has two, or when there are too many', () => {
     expect(() => parseQuotas('a 1 1; a 2 2')).toThrow("two quotas for 'a'");
+    expect(parseQuotas(Array.from({ length: 1_000 }, (_, i) => `a${i} 1 1`).join('\n'))).toHaveLength(1_000);
     expect(() => parseQuotas(Array.from({ length: 1_001 }, (_, i) => `a${i} 1 1`).join('\n'))).toThrow(
       'more than 1000',
     );

@@ -25,6 +25,20 @@ describe('equal requests that are read together', () => {
     expect(worker.events.filter((event) => event.startsWith('resolved'))).toEqual(['resolved 2', 'resolved 5']);
   });
 
+  it('are counted as one reply, once its topic has taken it', async () => {
+    const { worker } = world();
+    let replied = 0;
+    Object.assign(worker.deps.observe, {
+      replied: (replies: number) => {
+        replied += replies;
+      },
+    });
+    const refused = request(3, 'b', { replyTopic: 'id.replies.full' });
+    worker.publisher.refusing.set('id.replies.full', 'too large');
+    await worker.serve([request(0, 'a'), request(1, 'a'), request(2, 'c'), refused]);
+    expect(replied).toBe(2);
+  });
+
   it('share one reply whatever their trace is', async () => {
     const { worker, gists } = world();
     await worker.serve([0, 1].map((offset) => request(offset, 'a', { headers: { traceparent: `t${offset}` } })));

@@ -49,6 +49,19 @@ describe('an order', () => {
     },
   );
 
+  test('is given up once etcd has not answered five times in a row, and takes effect when it is given again', async () => {
+    await stage.create('invoices');
+    let writes = 0;
+    stage.link = async (name) => {
+      if (name !== 'transact') return { fault: 'pass' };
+      writes += 1;
+      return { fault: writes <= 5 ? 'request lost' : 'pass' };
+    };
+    await expect(stage.change('invoices', { step: 10 })).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    expect([writes, stage.ledger]).toEqual([5, ['o1>1']]);
+    expect((await stage.change('invoices', { step: 10 })).known).toMatchObject({ edition: 2, step: 10 });
+  });
+
   test('of a command that ended before its record was appended is completed by the next command', async () => {
     await stage.create('invoices');
     stage.beforeAppend = () => {
@@ -128,6 +141,15 @@ describe('an order', () => {
     };
     await stage.change('invoices', { step: 10 });
     expect(stage.ledger).toEqual(['o1>1', '-', '(o2>1)', '-', '(o2>1)', '-', '(o2>1)', 'o2>1']);
+  });
+
+  test('is OVERTAKEN where other records always come first, and is completed by the next command', async () => {
+    await stage.create('invoices');
+    stage.beforeAppend = () => stage.appendsOther();
+    await expect(stage.change('invoices', { step: 10 })).rejects.toMatchObject({ code: 'OVERTAKEN' });
+    stage.beforeAppend = () => undefined;
+    expect((await stage.change('invoices', { closed: true })).known).toMatchObject({ edition: 3, step: 10 });
+    expect(stage.ledger.slice(-2)).toEqual(['o2>1', 'o3>1 closed']);
   });
 });
 
