@@ -6,6 +6,8 @@ import type { CapacityData } from './data.ts';
 export interface Plot {
   /** The name of the file, without its suffix. */
   readonly name: string;
+  /** What it shows, in a few words above it. */
+  readonly title: string;
   /** For those who can't see it. */
   readonly description: string;
   readonly spec: TopLevelSpec;
@@ -21,6 +23,7 @@ const CONFIG = {
   padding: 12,
   view: { stroke: '#b9c1ce' },
   axis: { labelFontSize: 12, titleFontSize: 12, titleFontWeight: 'normal', grid: true, gridColor: '#e4e7ec' },
+  title: { anchor: 'start', fontSize: 14, fontWeight: 600, offset: 12 },
   legend: { labelFontSize: 12, titleFontSize: 12, orient: 'bottom', columns: 2, labelLimit: 300 },
   point: { filled: true, size: 50 },
 } as const;
@@ -76,6 +79,7 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
   return [
     {
       name: 'capacity-counts',
+      title: 'What a request costs, and how many IDs a worker gives out, by the IDs of a request',
       description: 'Processor time of a request, and IDs per second of one worker, by the IDs in each request.',
       spec: {
         config: CONFIG,
@@ -87,6 +91,7 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
     },
     {
       name: 'capacity-latency',
+      title: 'How long a request waits for its reply, by the load',
       description: 'Latency from request to reply at shares of the highest rate of one worker.',
       spec: {
         config: CONFIG,
@@ -103,6 +108,7 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
     },
     {
       name: 'capacity-growth',
+      title: 'Requests of one worker by partitions, and of several workers',
       description: 'Requests per second of one worker by partitions, and of several workers over 12 partitions.',
       spec: {
         config: CONFIG,
@@ -114,6 +120,7 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
     },
     {
       name: 'capacity-index',
+      title: 'What the index needs for an entry, by its entries',
       description: 'Bytes of the index for each entry, on disk and in memory, by entries.',
       spec: {
         config: CONFIG,
@@ -129,6 +136,7 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
     },
     {
       name: 'capacity-doors',
+      title: 'IDs a second, by the way to them and the IDs of a request',
       description: 'IDs per second through each way to unique numbers, by the IDs in each request.',
       spec: {
         config: CONFIG,
@@ -146,13 +154,25 @@ export function plotsOf({ counts, latency, partitions, workers, index, doors }: 
   ];
 }
 
+/** For readers with a dark page, on which a white picture glares: the colours of everything but several lines. */
+const DARK = `<style>@media(prefers-color-scheme:dark){${Object.entries({
+  '#fff': '#1b1b1f',
+  '#000': '#dfdfd6',
+  '#888': '#8b8f98',
+  '#e4e7ec': '#32353d',
+  '#b9c1ce': '#565b66',
+  '#3451b2': '#a8b1ff',
+})
+  .map(([light, dark]) => `[fill="${light}"]{fill:${dark}}[stroke="${light}"]{stroke:${dark}}`)
+  .join('')}}</style>`;
+
 /** The plot as SVG, the same for the same figures. */
-export async function svgOf({ name, description, spec }: Plot): Promise<string> {
-  const view = new View(parse(compile(spec).spec), { renderer: 'none' });
+export async function svgOf({ name, title, description, spec }: Plot): Promise<string> {
+  const view = new View(parse(compile({ ...spec, title }).spec), { renderer: 'none' });
   const svg = await view.toSVG();
   view.finalize();
   return svg.replace(
     /^<svg ([^>]*)>/,
-    `<svg $1 role="img" aria-labelledby="d"><!-- Made by \`npm run bench:report\`: ${name} --><desc id="d">${description}</desc>`,
+    `<svg $1 role="img" aria-labelledby="t d">${DARK}<!-- Made by \`npm run bench:report\`: ${name} --><title id="t">${title}</title><desc id="d">${description}</desc>`,
   );
 }
