@@ -70,6 +70,17 @@ describe('an IdRequest', () => {
     );
   });
 
+  it.each([
+    ['correlation ID', { correlationId: Buffer.from('abc') }],
+    ['request ID', { requestId: Buffer.from('abc') }],
+  ])('has the %s of its own bytes, whatever became of those of an equal one before', (_, id) => {
+    const value = encodeIdRequest({ count: 1, ...id });
+    const earlier = Buffer.from(value);
+    decodeIdRequest(earlier);
+    earlier.fill(0);
+    expect(decodeIdRequest(value)).toMatchObject(id);
+  });
+
   it('is a plain object with all its fields, present or not', () => {
     expect(Object.keys(decodeIdRequest(raw({ count: 1n })))).toEqual([
       'count',
