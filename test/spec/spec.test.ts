@@ -11,7 +11,7 @@ import { examples } from '../support/examples.ts';
 import { seeded } from '../support/seeded.ts';
 
 const QUINT = skipping(await quint());
-const SAMPLES = examples(1_000, 100);
+const SAMPLES = examples(600, 60);
 const STEPS = 50;
 
 /** Each specification, and what must occur in some of its histories, or the invariants were tested on nothing. */
