@@ -15,7 +15,7 @@ import { run } from './run.ts';
 export const IMAGES = {
   kafka: DEFAULT_IMAGES.kafka,
   etcd: DEFAULT_IMAGES.etcd,
-  node: 'node:24-bookworm-slim',
+  node: 'node:24-trixie-slim',
   prometheus: 'prom/prometheus:v3.5.0',
 } as const;
 

@@ -4,7 +4,7 @@ import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { docker } from '../dev/docker-engine.ts';
-import { buildWorkerImage } from '../dev/images.ts';
+import { buildWorkerImage, IMAGES } from '../dev/images.ts';
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
 import { packChart } from '../helm/chart.ts';
@@ -30,6 +30,7 @@ Exit codes: 0 built, 1 a step failed, 2 the commit can't be released.
 `;
 const EXIT_NOT_READY = 2;
 const GIT_MS = 30_000;
+const PULL_MS = 120_000;
 
 interface Options {
   readonly outDir: string;
@@ -114,16 +115,29 @@ function writeBoms(all: Bom, packed: readonly Packed[], version: string): void {
   }
 }
 
+/** The base image by its digest; undefined if it was built on this machine, so that no registry has one. */
+async function pinnedBase(): Promise<string | undefined> {
+  const pulled = await docker(['pull', '--quiet', IMAGES.node], PULL_MS);
+  if (pulled.code !== 0) show(`no registry has a newer ${IMAGES.node} for us: ${pulled.stderr.trim()}`);
+  const { code, stdout } = await docker(['image', 'inspect', '--format', '{{json .RepoDigests}}', IMAGES.node]);
+  const [digest] = code === 0 ? (JSON.parse(stdout) as readonly string[]) : [];
+  if (digest === undefined) show(`the base image ${IMAGES.node} has no digest`);
+  return digest;
+}
+
 async function buildImage(version: string, commit: string): Promise<Release['image']> {
   const name = `idalloc:${version}`;
   show(`building the image ${name}`);
+  const base = await pinnedBase();
   const labels = {
     'org.opencontainers.image.title': 'idalloc',
     'org.opencontainers.image.version': version,
     'org.opencontainers.image.revision': commit,
     'org.opencontainers.image.licenses': readManifest().license,
+    'org.opencontainers.image.base.name': IMAGES.node,
+    ...(base === undefined ? {} : { 'org.opencontainers.image.base.digest': base.slice(base.indexOf('@') + 1) }),
   };
-  await buildWorkerImage(name, { labels });
+  await buildWorkerImage(name, { labels, ...(base === undefined ? {} : { args: { NODE_IMAGE: base } }) });
   const { stdout } = await docker(['image', 'inspect', '--format', '{{.Id}}', name]);
   return { name, id: stdout.trim() };
 }

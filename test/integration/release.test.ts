@@ -12,13 +12,16 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { ensureImages } from '../../ops/dev/images.ts';
+import { parse } from 'yaml';
+import { ensureImages, IMAGES } from '../../ops/dev/images.ts';
 import { notesOf } from '../../ops/release/release.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '../..');
-const TIMEOUT_MS = 300_000;
+/** For a hang, which must not be mistaken for a busy machine. */
+const TIMEOUT_MS = 600_000;
 const { noEngine } = inject('servers');
 
 /** A repository of its own with the files of this checkout, so that nothing is committed or tagged here. */
@@ -94,6 +97,65 @@ test('a release has tarballs, the chart, bills of materials, notes, checksums th
   expect(componentsOf('idalloc-chart')).toEqual(['idalloc']); // the image
 });
 
+/** Stands for each program that needs an account: it notes what it is asked, and answers as that program does. */
+const STUB = `#!/bin/sh
+name=$(basename "$0")
+echo "$name $*" >>"$CALLS"
+case "$name $*" in
+  "docker login "*|"docker load"|"helm registry login "*) cat >/dev/null ;;
+  "docker image inspect "*) echo "$REGISTRY/idalloc@sha256:1111" ;;
+  "docker run "*) echo "{}" ;;
+  "helm push "*) echo "Digest: sha256:2222" ;;
+esac
+`;
+const PROGRAMS = ['docker', 'helm', 'cosign', 'npm', 'gh'];
+
+interface Step {
+  readonly run?: string;
+  readonly 'working-directory'?: string;
+}
+
+test('the steps of the workflow that publish do so with what was built, each program asked for what it is to do', async () => {
+  const place = join(dirname(copy), 'publish');
+  const bin = join(place, 'bin');
+  mkdirSync(bin, { recursive: true });
+  for (const program of PROGRAMS) writeFileSync(join(bin, program), STUB, { mode: 0o755 });
+  symlinkSync(outDir, join(place, 'release'));
+  writeFileSync(join(place, 'release-image.tar.gz'), gzipSync('an image'));
+  const workflow = parse(readFileSync(join(ROOT, '.github/workflows/release.yml'), 'utf8'));
+  const steps: readonly Step[] = workflow.jobs.publish.steps;
+  const env = {
+    PATH: `${bin}:${process.env.PATH}`,
+    CALLS: join(place, 'calls'),
+    VERSION: version,
+    REGISTRY: 'registry.example/team',
+    REGISTRY_USER: 'publisher',
+    REGISTRY_PASSWORD: 'secret',
+    GITHUB_REPOSITORY: 'team/idalloc',
+  };
+  for (const { run: script, 'working-directory': within = '.' } of steps) {
+    if (script === undefined) continue;
+    // As a runner does.
+    await run('bash', ['-eo', 'pipefail', '-c', script], { cwd: join(place, within), env });
+  }
+  const image = `registry.example/team/idalloc`;
+  const chart = `registry.example/team/charts/idalloc@sha256:2222`;
+  const asked = readFileSync(env.CALLS, 'utf8').trim().split('\n');
+  expect(asked.filter((call) => !/ (login|load|image inspect|run) ?/.test(call))).toEqual([
+    `docker tag idalloc:${version} ${image}:${version}`,
+    `docker push ${image}:${version}`,
+    `cosign sign --yes ${image}@sha256:1111`,
+    `cosign attest --yes --type cyclonedx --predicate image.cdx.json ${image}@sha256:1111`,
+    `helm push release/idalloc-chart-${version}.tgz oci://registry.example/team/charts`,
+    `cosign sign --yes ${chart}`,
+    ...['idalloc-client', 'idalloc-nestjs', 'idalloc-testcontainers', 'idalloc'].map(
+      (name) => `npm publish --provenance --access public ${name}-${version}.tgz`,
+    ),
+    expect.stringContaining(`gh release create v${version} --repo team/idalloc --notes-file NOTES.md idalloc-`),
+  ]);
+  expect(asked.join(' ')).not.toContain('secret');
+});
+
 test('the image of a release is labelled with its version and its commit', async (context) => {
   if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
   if (noEngine !== undefined) throw new Error(`CI is set, so the image must be built: ${noEngine}`);
@@ -106,6 +168,7 @@ test('the image of a release is labelled with its version and its commit', async
   expect(JSON.parse(labels)).toMatchObject({
     'org.opencontainers.image.version': version,
     'org.opencontainers.image.revision': commit,
+    'org.opencontainers.image.base.name': IMAGES.node,
   });
   const printed = await run('docker', ['run', '--rm', image.id, '--version']);
   expect(printed.stdout.trim()).toBe(version);
