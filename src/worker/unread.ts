@@ -23,7 +23,7 @@ const LOOK_MS = 10_000;
 /** What was seen is no news after this time. */
 const NEWS_MS = 60_000;
 const TIMEOUT_MS = 5_000;
-/** Markers of transactions hold no request: of many in a row so many reads skip some thousand, and then none is shown. */
+/** Markers of transactions hold no request: of many in a row so many reads skip some thousand, then none is shown. */
 const MOST_READS = 32;
 const READ_BYTES = 8_192;
 

@@ -243,7 +243,7 @@ describe('one worker', () => {
   test('fires a flood of bad requests', async () => {
     const junk = Array.from({ length: 500 }, () => ({ value: 'junk' }));
     let isOver = false;
-    // A rate needs scrapes on the way, which fail where the flood takes the machine: so each round waits for Prometheus.
+    // A rate needs scrapes on the way, which fail where the flood takes the machine: each round waits for Prometheus.
     const flood = (async () => {
       while (!isOver) {
         await realm.sendRaw(junk);

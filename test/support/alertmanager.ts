@@ -15,7 +15,7 @@ const PROGRAM = 'prometheus-alertmanager';
 /** How long alerts of a group are collected before the first notification. */
 const GROUP_WAIT = '2s';
 
-/** Makes sure that Alertmanager is installed. If it is not, and can't be, the test is skipped, or fails if CI is set. */
+/** Makes sure that Alertmanager is installed. If it can't be, the test is skipped, or fails if CI is set. */
 export async function requireAlertmanager({ skip }: Pick<TestContext, 'skip'>): Promise<void> {
   const log = (line: string) => process.stderr.write(`alertmanager: ${line}\n`);
   const missing = await ensurePrograms({ [PROGRAM]: PROGRAM }, log);
