@@ -13,7 +13,7 @@ section{border:1px solid var(--line);border-radius:.4rem;padding:.8rem;min-width
 section.wide{grid-column:1/-1}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem .8rem;margin:0}
 dt{opacity:.75}dd{margin:0;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto;background:linear-gradient(90deg,canvas 1rem,#0000) 0/2.5rem 100% no-repeat local,linear-gradient(270deg,canvas 1rem,#0000) 100%/2.5rem 100% no-repeat local,linear-gradient(90deg,#8888,#0000) 0/1rem 100% no-repeat,linear-gradient(270deg,#8888,#0000) 100%/1rem 100% no-repeat}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-top:1px solid var(--soft);white-space:nowrap}
 th{font-weight:600;opacity:.75;white-space:normal;overflow-wrap:normal}
