@@ -155,7 +155,7 @@ class IdallocClient:
                 while self._stock and self._stock[0][0] < time.monotonic() - self._max_age_s:
                     self._stock.popleft()
                 if len(self._stock) < self._buffer / 2 and self._refill is None:
-                    self._refill, asked_at = self.submit(self._buffer), time.monotonic()
+                    asked_at, self._refill = time.monotonic(), self.submit(self._buffer)
                     self._refill.add_done_callback(lambda batch: self._filled(batch, asked_at))
                 if self._stock:
                     return self._stock.popleft()[1]

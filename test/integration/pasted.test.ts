@@ -157,7 +157,7 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     beforeAll(async () => {
       const name = 'invoices/2027';
       const create = `idalloc sequence show ${name} || idalloc sequence create ${name} --format 'INV-{number:6}'`;
-      expect(await checkout.paste(`${IDALLOC} ${create}`, checkout.dir)).toMatchObject({ code: 0 });
+      expect(await checkout.paste(`${IDALLOC}\n${create}`, checkout.dir)).toMatchObject({ code: 0 });
     });
 
     test('has a block for each example', () => {
