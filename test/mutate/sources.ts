@@ -49,12 +49,13 @@ export function distances(file: string, { loadedBy }: Sources): ReadonlyMap<stri
 
 /**
  * The files of unit tests that cover a file of src: those of its room that load it, and the nearest of other rooms,
- * each nearest first. Those of the simulator and of the models are not among them, which take minutes.
+ * each nearest first. Left out are tests of the simulator, the models and the ways: they take minutes, or start
+ * processes, which load the file without the mistake.
  */
 export function testsOf(file: string, sources: Sources): readonly string[] {
   const room = `test/${posix.dirname(file).slice('src/'.length)}/`;
   const near = [...distances(file, sources)]
-    .filter(([path]) => path.endsWith('.test.ts') && !/^test\/(?:integration|model|sim)\//.test(path))
+    .filter(([path]) => path.endsWith('.test.ts') && !/^test\/(?:integration|model|sim|way)\//.test(path))
     .toSorted(([one, a], [other, b]) => a - b || (one < other ? -1 : 1))
     .map(([path]) => path);
   const own = near.filter((path) => path.startsWith(room));
