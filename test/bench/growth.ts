@@ -105,8 +105,8 @@ async function starts(report: ReportServers): Promise<readonly Row[]> {
 const OF_SERVERS = 'entries, at a start';
 const OF_INDEX = 'entries of a partition, its index alone';
 /**
- * The exponent that the costs of one request may have: none but for chance. A look-up alone mostly waits for memory, and
- * a processor's caches hold less of a larger index.
+ * The exponent that the costs of one request may have: none but for chance. A look-up alone mostly waits for memory,
+ * and a processor's caches hold less of a larger index.
  */
 const FLAT = { 'look-up us': 0.2, 'look-up and apply us': 0.1 };
 
