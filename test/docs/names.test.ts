@@ -7,7 +7,8 @@ import { createMetrics } from '../../src/metrics/metrics.ts';
 import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 
 /**
- * Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports.
+ * Names in capitals that are neither settings nor error codes: of scripts, of Node, of the image's build, and codes that
+ * the audit reports.
  */
 const OTHERS = new Set([
   'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
@@ -25,6 +26,7 @@ const OTHERS = new Set([
   'KAFKA_HOME',
   'NODE_DISABLE_COMPILE_CACHE',
   'NODE_EXTRA_CA_CERTS',
+  'NODE_IMAGE',
   'NO_COLOR',
   // Of OpenTelemetry's SDK
   'OTEL_', // of `OTEL_*`
