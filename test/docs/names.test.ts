@@ -7,8 +7,8 @@ import { createMetrics } from '../../src/metrics/metrics.ts';
 import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 
 /**
- * Names in capitals that are neither settings nor error codes: of scripts, of Node, of the image's build, and codes that
- * the audit reports.
+ * Names in capitals that are neither settings nor error codes: of scripts, of Node, of the image's build, and codes
+ * that the audit reports.
  */
 const OTHERS = new Set([
   'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
