@@ -335,7 +335,10 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'the worker that served it had to restore its copy first': {
       takeOvers: [takeOver],
       entries: [entryOf(), entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 })],
-      copies: [{ ...opened, process: 'm1.1', order: 44 }],
+      copies: [
+        { ...opened, process: 'm1.1', order: 43 },
+        { ...opened, process: 'm1.1', order: 45, what: 'restored' },
+      ],
     },
   },
   sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },

@@ -54,10 +54,17 @@ describe('the checker', () => {
   it('allows a partition without requests, and one that was taken over', () => {
     expect(CHECKS['taken over']({ ...good(), takeOvers: [{ ...takeOver, requests: 0 }] })).toBeUndefined();
     const heir = entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 });
-    const copies = [{ ...opened, process: 'm1.1' }];
-    expect(
-      CHECKS['taken over']({ ...good(), takeOvers: [takeOver], entries: [entryOf(), heir], copies }),
-    ).toBeUndefined();
+    const before = [{ ...opened, process: 'm1.1' }];
+    const inTime = (['opened', 'restored'] as const).map((what, i) => ({
+      ...opened,
+      process: 'm1.1',
+      what,
+      order: 42 + i,
+    }));
+    for (const copies of [before, inTime]) {
+      const history = { ...good(), takeOvers: [takeOver], entries: [entryOf(), heir], copies };
+      expect(CHECKS['taken over'](history)).toBeUndefined();
+    }
   });
 
   it('allows FORGOTTEN, and a new batch for a new request, once the ledger has lost the old one', () => {

@@ -56,10 +56,10 @@ export function syncedCopies({ unsynced }: History): string | undefined {
 
 /**
  * After an owner is killed while another worker has a complete copy, the partition is soon served again, without a
- * restore.
+ * restore. A copy may be restored while the group still waits for the dead owner.
  */
 export function takenOver({ takeOvers, entries, copies }: History): string | undefined {
-  for (const { order, until, partition, killed, requests } of takeOvers) {
+  for (const { order, until, partition, killed, held, requests } of takeOvers) {
     const within = (at: number): boolean => order < at && at < until;
     const first = entries.find((entry): entry is Entry => {
       return entry.partition === partition && entry.process !== killed && within(entry.order);
@@ -68,11 +68,13 @@ export function takenOver({ takeOvers, entries, copies }: History): string | und
       if (requests === 0) continue;
       return `partition ${partition} has not been served since ${killed} was killed`;
     }
-    const restored = copies.find((event) => {
-      const isOwn = event.process === first.process && event.partition === partition && within(event.order);
-      return isOwn && event.order < first.order && (event.what === 'opened' || event.what === 'emptied');
+    const own = copies.filter((event) => event.process === first.process && event.partition === partition);
+    const begun = own.findLast(({ order: at, what }) => {
+      return within(at) && at < first.order && (what === 'opened' || what === 'emptied');
     });
-    if (restored !== undefined) return `${first.process} restored partition ${partition} after ${killed} was killed`;
+    if (begun === undefined) continue;
+    const wasInTime = own.some(({ order: at, what }) => what === 'restored' && begun.order < at && at < held);
+    if (!wasInTime) return `${first.process} restored partition ${partition} after ${killed} was killed`;
   }
   return undefined;
 }

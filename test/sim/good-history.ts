@@ -158,7 +158,7 @@ export function good(): History {
 }
 
 export const opened: CopyEvent = { order: 2, process: 'm0.1', partition: 0, what: 'opened', logEnd: 0 };
-export const takeOver = { order: 40, partition: 0, killed: 'm0.1', until: 50, requests: 1 };
+export const takeOver = { order: 40, partition: 0, killed: 'm0.1', held: 44, until: 50, requests: 1 };
 
 /** Topics with one request, in a partition that was added, which nobody has answered. */
 export function unansweredTopics(): FinalTopics {

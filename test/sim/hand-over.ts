@@ -36,6 +36,7 @@ export class HandOverWatch {
     const { brokers, history, world } = this.#around;
     const { name, cut } = this.#process;
     const kept = new Map<number, number>();
+    this.#keptMs = this.#isCoordinated() ? this.#keptMs : new Map();
     for (const partition of brokers.shareOf(name).partitions) {
       const node = brokers.leadersOf(partition).find((leader) => cut.has(`kafka:${leader}`));
       if (node === undefined || !this.#isOtherReaching(node)) continue;
@@ -48,6 +49,13 @@ export class HandOverWatch {
       );
     }
     this.#keptMs = kept;
+  }
+
+  /** Nobody hands anything over while the group's coordinator is frozen or down. */
+  #isCoordinated(): boolean {
+    const { cluster } = this.#around.brokers;
+    const coordinator = cluster.groups.coordinators.get(FIRST.group);
+    return coordinator !== undefined && cluster.broker(coordinator).state === 'up';
   }
 
   /** Whether another member has reached the broker for long enough to take a partition over. */

@@ -156,6 +156,8 @@ interface TakeOver {
   readonly order: number;
   readonly partition: number;
   readonly killed: string;
+  /** When the group last had the killed worker as the owner, in the same order. */
+  readonly held: number;
   /** The end of the take-over, in the same order: by then another worker had to serve the partition. */
   readonly until: number;
   /** Number of requests to the partition meanwhile. */

@@ -107,14 +107,18 @@ export class TakeOvers {
     const withinMs = SESSION_MS + SOON_MS;
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
     const [order, before] = [world.tick(), history.requests.length];
+    let held = order;
     for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS)
-      world.after(inMs, () => this.#clients.sendTo(partition));
+      world.after(inMs, () => {
+        if (brokers.shareOf(killed).partitions.includes(partition)) held = world.tick();
+        this.#clients.sendTo(partition);
+      });
     world.after(withinMs, () => {
       if (this.#isOver) return;
       this.#rest();
       if (!hasHeir) return;
       const requests = history.requests.slice(before).filter((one) => one.partition === partition).length;
-      history.takeOvers.push({ order, partition, killed, until: world.tick(), requests });
+      history.takeOvers.push({ order, partition, killed, held, until: world.tick(), requests });
     });
   }
 }
