@@ -267,7 +267,8 @@ test('32 clients that start one handshake after the other delay neither callers 
 test('700 slow callers with a certificate do not lock out others and probes, and are counted', async ({ annotate }) => {
   const { worker, ops, own, send, pid } = await startMutual();
   const end = probe(ops('/readyz'));
-  const flood = new Flood(700, SLOW, true, () => connectTls(own));
+  const flooder = { ...own, localAddress: FLOODER };
+  const flood = new Flood(700, SLOW, true, () => connectTls(flooder));
   await flood.settled();
   const asked = await probe(send, flood)();
   const ready = await end();
