@@ -30,6 +30,17 @@ describe('retrying', () => {
     expect(lefts).toEqual([1_500, 1_450, 1_350, 1_150, 750]);
   });
 
+  it('makes a last attempt with just the least time left', async () => {
+    const runtime = new VirtualRuntime();
+    const lefts: number[] = [];
+    const work = retrying(runtime, { timeoutMs: 350, isTransient }, async (leftMs) => {
+      lefts.push(leftMs);
+      throw PASSING;
+    });
+    await expect(runtime.until(work)).rejects.toBe(PASSING);
+    expect(lefts).toEqual([350, 300]);
+  });
+
   it('ends a wait when the signal aborts', async () => {
     const runtime = new VirtualRuntime();
     const stop = new AbortController();

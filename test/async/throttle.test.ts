@@ -56,6 +56,14 @@ describe('a throttle', () => {
     expect(passed(names(0, 101))).toHaveLength(21);
   });
 
+  it('tells a thousand of the other names apart at most, so that names from requests take no memory', () => {
+    const throttle = new Throttle(clock, INTERVAL_MS);
+    for (const name of names(0, 2_000)) throttle.passes(name);
+    nowMs += INTERVAL_MS;
+    for (const name of names(0, 20)) throttle.passes(name);
+    expect(throttle.passes('another')).toMatchObject({ names: 1_000 });
+  });
+
   it('never lets more than 21 events of any names pass in an interval', () => {
     const throttle = new Throttle(clock, INTERVAL_MS);
     let passed = 0;

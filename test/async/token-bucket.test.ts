@@ -19,6 +19,7 @@ describe('a token bucket', () => {
     const passes = world();
     expect(passes(100_000)).toBe(true);
     expect([passes(1), passes(1, 10), passes(1), passes(99, 990)]).toEqual([false, true, false, true]);
+    expect([passes(100, 999), passes(100, 1)]).toEqual([false, true]); // all that it can hold
   });
 
   it('repays an overdraft only with what it can not hold, and lets the next one wait for that', () => {

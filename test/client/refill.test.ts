@@ -257,6 +257,16 @@ describe('a refusal', () => {
     expect([await soon, await late]).toEqual(['QUOTA_EXCEEDED', 'NO_REPLY']);
   });
 
+  test('pauses clients for different times, up to a quarter longer than it says', async () => {
+    const { runtime, workers } = await stage({}, { answering: false });
+    runtime.random = () => 1;
+    await refuseAll(workers, 'QUOTA_EXCEEDED', 2_000);
+    await runtime.pass(2_499);
+    expect(workers.sent).toEqual([]);
+    await runtime.pass(1);
+    expect(workers.sent).toHaveLength(1);
+  });
+
   test('without a time is retried after pauses that double, until one is answered', async () => {
     const { client, runtime, workers } = await stage({}, { answering: false });
     for (const pauseMs of [1_000, 2_000, 4_000, 8_000]) {

@@ -102,6 +102,25 @@ describe('a refusal after which a retry may succeed', () => {
     await patient;
   });
 
+  test('is followed by retries at different moments, each within half of the time that is left', async () => {
+    for (const [timeoutMs, atMs] of [
+      [30_000, 1_250], // a quarter of the pause
+      [1_200, 1_100],
+    ] as const) {
+      const { runtime, workers, ask } = stageRequester();
+      runtime.random = () => 1;
+      const reply = ask('x', { timeoutMs });
+      await turns();
+      workers.refuse('x', 'QUOTA_EXCEEDED', 'later', 1_000);
+      await runtime.pass(atMs - 1);
+      expect(workers.sent).toHaveLength(1);
+      await runtime.pass(1);
+      expect(workers.sent).toHaveLength(2);
+      workers.answer('x', 3);
+      await reply;
+    }
+  });
+
   test('is what the call ends with when its time is over', async () => {
     const { runtime, workers, ask } = stageRequester();
     const reply = expect(ask('x', { timeoutMs: 2_000 })).rejects.toMatchObject({ code: 'QUOTA_EXCEEDED' });
@@ -250,6 +269,29 @@ describe('what can not be the answer to a request', () => {
     expect((await three).batch.ranges).toEqual([{ first: 1n, count: 3 }]);
     expect([mine.errors, theirs.errors]).toEqual([[], []]);
   });
+});
+
+test('requests without a reply are sent again at different moments, up to a quarter later than others', async () => {
+  const { runtime, workers, ask } = stageRequester();
+  runtime.random = () => 1;
+  const reply = ask('x');
+  await runtime.pass(3_749);
+  expect(workers.sent).toHaveLength(1);
+  await runtime.pass(1);
+  expect(workers.sent).toHaveLength(2);
+  workers.answer('x', 3);
+  await reply;
+});
+
+test('a request that is sent when the last reply comes, and gets none, is not said to wait behind others', async () => {
+  const { runtime, workers, ask } = stageRequester();
+  const before = ask('before');
+  await turns();
+  workers.answer('before', 3);
+  await before;
+  const late = expect(ask('x')).rejects.toMatchObject({ message: expect.stringContaining('a worker is running') });
+  await runtime.pass(30_000);
+  await late;
 });
 
 test('a request without a reply fails with what its transport knows about the reply topic', async () => {

@@ -7,20 +7,23 @@ import { Connections } from '../../src/http/connections.ts';
 class FakeSocket extends EventEmitter {
   readonly remoteAddress = '10.0.0.1';
   readonly remotePort: number;
+  readonly #closesLate: boolean;
   destroyed = false;
 
-  constructor(remotePort: number) {
+  constructor(remotePort: number, closesLate: boolean) {
     super();
     this.remotePort = remotePort;
+    this.#closesLate = closesLate;
   }
 
   destroy(): void {
     this.destroyed = true;
-    this.emit('close');
+    if (!this.#closesLate) this.emit('close');
   }
 }
 
-function stage(maxConnections: number) {
+/** `closesLate`: sockets that are destroyed report it after the test. */
+function stage(maxConnections: number, closesLate = false) {
   let shed = 0;
   let port = 0;
   const connections = new Connections({ maxConnections }, () => {
@@ -28,7 +31,7 @@ function stage(maxConnections: number) {
   });
   const open = () => {
     port += 1;
-    const socket = new FakeSocket(port) as unknown as Socket;
+    const socket = new FakeSocket(port, closesLate) as unknown as Socket;
     connections.admit(socket);
     return socket;
   };
@@ -120,6 +123,24 @@ describe('a caller', () => {
     for (let nth = 0; nth < 100; nth += 1) open();
     expect(closed(victim)).toBe(0);
   });
+});
+
+test('each newcomer at the limit closes another connection, though none has reported its end yet', () => {
+  const { connections, open, shed } = stage(3, true);
+  const all = Array.from({ length: 10 }, () => open());
+  expect(all.map(({ destroyed }) => destroyed)).toEqual([...new Array(7).fill(true), false, false, false]);
+  expect([connections.size, shed()]).toEqual([3, 7]);
+});
+
+test('a connection that was closed for another one counts for nobody, though its request is read afterwards', () => {
+  const { connections, open, ask, own } = stage(4, true);
+  const [first, second] = [open(), open(), open()];
+  const victim = own('victim', 1);
+  const mallory = own('mallory', 2); // closes the first two
+  for (const gone of [first, second]) ask(gone, 'victim');
+  expect(connections.inProgress).toBe(0);
+  open();
+  expect([closed(victim), closed(mallory)]).toEqual([0, 1]);
 });
 
 test('when all are to end, those with a response in progress end after it', () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { presetLayout } from '../../src/core/presets.ts';
 import { wallMs } from '../../src/core/units.ts';
-import { type Allocated, AllocationQueue } from '../../src/http/issuer.ts';
+import { type Allocated, AllocationQueue, Issuer } from '../../src/http/issuer.ts';
 
 /** A source of IDs that answers when the test says so, and records the most calls that it had at once. */
 class HeldSource {
@@ -136,4 +137,28 @@ describe('the queue', () => {
     await source.release(1);
     await Promise.all([large, small]);
   });
+
+  test('has room for 1,024 requests, and rejects the first one of another caller above them', async () => {
+    const { source, queue } = stage(1_000_000);
+    const waiting = Array.from({ length: 1_024 }, (_, caller) => queue.take(`${caller}`, 1));
+    await expect(queue.take('late', 1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+    for (let nth = 0; nth < waiting.length; nth += 1) await source.release(nth);
+    await Promise.all(waiting);
+  });
 });
+
+test.each([
+  ['default', 4_096_000, 8_192],
+  ['sonyflake', 25_600, 128],
+] as const)(
+  'in layout %s a caller that is alone may have %i IDs waiting, as many as the layout has in a second',
+  async (name, most, count) => {
+    const source = new HeldSource();
+    const options = { layout: presetLayout(name), source, gateReason: () => undefined, monotonicMs: () => 0 };
+    const issuer = new Issuer({ ...options, issued: () => undefined });
+    const waiting = Array.from({ length: Math.floor(most / count) }, () => issuer.issue('a', count));
+    await expect(issuer.issue('a', count)).rejects.toMatchObject({ status: 503, code: 'OVERLOADED' });
+    for (let nth = 0; nth < waiting.length; nth += 1) await source.release(nth);
+    await Promise.all(waiting);
+  },
+);

@@ -159,6 +159,26 @@ describe('a log that lost entries', () => {
   });
 });
 
+describe('an append that is answered after the copy was restored', () => {
+  it('decides nothing, since the log may have lost its entries meanwhile', async () => {
+    const topic = topicOf();
+    const answer = Promise.withResolvers<void>();
+    const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: answer.promise }) });
+    topic.land(0, [entry('x')]);
+    worker.catchUp();
+    const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await settle();
+    expect(topic.bounds(0).high).toBe(2);
+    topic.truncate(0, 1);
+    worker.copy.invalidate('the log is shorter');
+    worker.catchUp();
+    expect(worker.copy.refusal).toBeUndefined();
+    answer.resolve();
+    await served;
+    expect(worker.replies()).toEqual([]);
+  });
+});
+
 describe('settling', () => {
   it('waits until everything below the base offset was read', async () => {
     const topic = topicOf();

@@ -48,6 +48,20 @@ describe('durations', () => {
     );
   });
 
+  test('of batches, of HTTP requests and of their waits for the ledger are counted in seconds', async () => {
+    const metrics = createMetrics();
+    metrics.observeBatch(250);
+    metrics.addHttpRequest('/api/v1/ids', 200, 'orders', 20);
+    metrics.observeHttpLedger('refused', 1_500);
+    expect(await lines(metrics)).toEqual(
+      expect.arrayContaining([
+        'idalloc_batch_seconds_sum 0.25',
+        'idalloc_http_request_seconds_sum{route="/api/v1/ids"} 0.02',
+        'idalloc_http_ledger_seconds_sum{outcome="refused"} 1.5',
+      ]),
+    );
+  });
+
   test('exist for each step from the start, so that a rate never lacks one', async () => {
     const counts = (await lines(createMetrics())).filter((line) => line.startsWith('idalloc_step_seconds_count'));
     expect(counts).toHaveLength(6);
@@ -71,6 +85,49 @@ describe('counters', () => {
     expect(await lines(metrics)).toContain('idalloc_requests_deferred_total 7');
   });
 
+  test('of what a worker has done rise by it, each under its own name', async () => {
+    const metrics = createMetrics();
+    metrics.addIds(5);
+    metrics.addNumbers(3);
+    metrics.addSwap('refused');
+    metrics.addSequenceLoss();
+    metrics.addRequests('issued');
+    metrics.addRequests('replayed', 4);
+    metrics.addReplies(6);
+    metrics.addDeadLetters('INVALID_COUNT', 1);
+    metrics.addDeadLetters('INVALID_COUNT', 2);
+    metrics.addForwarded(2);
+    metrics.addForeignOffset();
+    metrics.addLedgerLoss();
+    metrics.addIndebted();
+    metrics.addQuotaExceeded('id.replies.a');
+    metrics.addError('CONFLICT');
+    metrics.addError('CONFLICT', 2);
+    metrics.addShedConnection('api');
+    metrics.addHttpRequest('/api/v1/ids', 200, 'orders', 20);
+    const shown = (await lines(metrics)).filter((line) => /^idalloc_\w+_total\b.* [1-9]\d*$/.test(line));
+    expect(shown.toSorted()).toEqual([
+      'idalloc_connections_shed_total{listener="api"} 1',
+      'idalloc_dead_letter_ranges_total 1',
+      'idalloc_dead_letters_total{code="INVALID_COUNT"} 3',
+      'idalloc_errors_total{code="CONFLICT"} 3',
+      'idalloc_foreign_offsets_total 1',
+      'idalloc_http_requests_total{route="/api/v1/ids",status="200",caller="orders"} 1',
+      'idalloc_ids_total 5',
+      'idalloc_ledger_losses_total 1',
+      'idalloc_quota_exceeded_total{prefix="id.replies.a"} 1',
+      'idalloc_replays_total 4',
+      'idalloc_replies_total 6',
+      'idalloc_requests_forwarded_total 2',
+      'idalloc_requests_indebted_total 1',
+      'idalloc_requests_total{result="issued"} 1',
+      'idalloc_requests_total{result="replayed"} 4',
+      'idalloc_sequence_losses_total 1',
+      'idalloc_sequence_numbers_total 3',
+      'idalloc_sequence_swaps_total{outcome="refused"} 1',
+    ]);
+  });
+
   test('of replies that were not sent rise by what is added, from zero for each reason', async () => {
     const metrics = createMetrics();
     metrics.addSkippedReplies('any', 7);
@@ -81,6 +138,37 @@ describe('counters', () => {
       ]),
     );
   });
+});
+
+test('the gate is shown by its last reason alone, and its changes are counted', async () => {
+  const metrics = createMetrics();
+  for (const reason of ['STARTING', 'open', 'open', 'LEASE_LOST', 'open']) metrics.setGate(reason);
+  const shown = (await lines(metrics)).filter((line) => /^idalloc_gate\S* /.test(line));
+  expect(shown.toSorted()).toEqual([
+    'idalloc_gate_changes_total{reason="LEASE_LOST"} 1',
+    'idalloc_gate_changes_total{reason="STARTING"} 1',
+    'idalloc_gate_changes_total{reason="open"} 2',
+    'idalloc_gate{reason="LEASE_LOST"} 0',
+    'idalloc_gate{reason="STARTING"} 0',
+    'idalloc_gate{reason="open"} 1',
+  ]);
+});
+
+test('margins and drift are shown in seconds, also below zero, and the lag in records', async () => {
+  const metrics = createMetrics();
+  metrics.setLeaseMargin(-500);
+  metrics.setCeilingMargin(12_500);
+  metrics.setClockDrift({ lowMs: -250, highMs: 750 });
+  metrics.setLag(7, 40);
+  expect(await lines(metrics)).toEqual(
+    expect.arrayContaining([
+      'idalloc_lease_margin_seconds -0.5',
+      'idalloc_ceiling_margin_seconds 12.5',
+      'idalloc_clock_drift_seconds{bound="low"} -0.25',
+      'idalloc_clock_drift_seconds{bound="high"} 0.75',
+      'idalloc_consumer_lag_records{partition="7"} 40',
+    ]),
+  );
 });
 
 test('a name ends in _total if, and only if, the metric is a counter', async () => {
@@ -143,7 +231,7 @@ describe('the state of a worker', () => {
       kafkaSilenceMs: 1_500,
       silent: [{ partition: 3, topic: 'ledger', broker: 'kafka-2:9092', milliseconds: 9_000 }],
       copies,
-      headsFailingMs: 0,
+      headsFailingMs: 1_500,
       stoppedPartitions: 2,
       addedPartitions: new Map([['requests', 4]] as const),
       groupUnread: [{ partition: 5, milliseconds: 61_500 }],
@@ -153,6 +241,8 @@ describe('the state of a worker', () => {
       largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
       numbersWaiting: [{ partition: 4, waiting: 7, milliseconds: 2_000 }],
       stoppedSequences: 2,
+      brokerLeads: [{ broker: '2', milliseconds: -1_500 }],
+      etcd: { databases: [{ endpoint: 'http://etcd:2379', bytes: 4_096 }], alarms: new Set(['NOSPACE'] as const) },
       certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000, lifeMs: 7_776_000_000 }],
       indexDisk: { bytes: 1_000, freeBytes: 400 },
     };
@@ -174,6 +264,18 @@ describe('the state of a worker', () => {
         'idalloc_partition_state{partition="3",state="serving"} 1',
         'idalloc_ledger_lag_records{partition="3"} 7',
         'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
+        'idalloc_ledger_heads_failing_seconds 1.5',
+        'idalloc_kafka_refused{resource="ledger"} 1',
+        'idalloc_kafka_refused{resource="login"} 0',
+        'idalloc_etcd_database_bytes{endpoint="http://etcd:2379"} 4096',
+        'idalloc_etcd_alarm{alarm="NOSPACE"} 1',
+        'idalloc_etcd_alarm{alarm="CORRUPT"} 0',
+        'idalloc_broker_clock_lead_seconds{broker="2"} -1.5',
+        'idalloc_number_requests_waiting{partition="4"} 7',
+        'idalloc_number_request_oldest_seconds{partition="4"} 2',
+        'idalloc_sequences_stopped 2',
+        'idalloc_broker_clock_margin_seconds 120',
+        'idalloc_etcd_quota_bytes 2147483648',
         'idalloc_group_oldest_unread_seconds{partition="5"} 61.5',
         'idalloc_large_requests_waiting{partition="3"} 12',
         'idalloc_large_request_oldest_seconds{partition="3"} 95',

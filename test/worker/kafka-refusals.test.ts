@@ -173,10 +173,23 @@ describe('a reply topic that refuses replies', () => {
     expect(refusals.isRevoked('id.replies.a')).toBe(false);
   });
 
-  test('takes a bounded amount of memory', () => {
-    for (let i = 0; i < 5_000; i += 1) right(`id.replies.${i}`, 'Describe', DENIED);
-    right('id.replies.4999', 'Write');
-    expect(refusals.isRevoked('id.replies.4999')).toBe(false);
+  test('is not remembered beside a thousand other refusals, which requests may name', async () => {
+    right('id.replies.last', 'Write');
+    await pass(1);
+    for (let i = 0; i < 999; i += 1) right(`id.replies.${i}`, 'Describe', DENIED);
+    right('id.replies.thousandth', 'Describe', DENIED);
+    right('id.replies.last', 'Write', DENIED);
+    expect(refusals.isRevoked('id.replies.last')).toBe(false);
+    right('id.replies.thousandth', 'Describe');
+    right('id.replies.last', 'Write', DENIED);
+    expect(refusals.isRevoked('id.replies.last')).toBe(true);
+  });
+
+  test('is ours as long as it is among the thousand that have last accepted a reply', async () => {
+    for (let i = 0; i <= 1_000; i += 1) right(`id.replies.${i}`, 'Write');
+    await pass(1);
+    for (const i of [0, 1]) right(`id.replies.${i}`, 'Write', DENIED);
+    expect([0, 1].map((i) => refusals.isRevoked(`id.replies.${i}`))).toEqual([false, true]);
   });
 });
 

@@ -60,6 +60,19 @@ test('the worker IDs of the datacenter are read while somebody looks, at most ev
   expect(worker.status.worker_ids?.as_of_ms).toBeGreaterThan(asOfMs ?? Number.POSITIVE_INFINITY);
 });
 
+test('worker IDs that were never used are left out; one that nobody holds any more shows its ceiling alone', async () => {
+  const worker = await started();
+  stage.start({}, 'other');
+  await stage.pass(START_MS);
+  await stage.stop('other');
+  void worker.status;
+  await stage.pass(1_000);
+  const ids = worker.status.worker_ids?.ids ?? [];
+  expect(ids.map(({ worker_id: id }) => id)).toEqual(ids.map(({ worker_id: id }) => id).toSorted((a, b) => a - b));
+  const free = ids.filter(({ worker_id: id }) => id !== worker.status.identity.worker_id);
+  expect([ids.length, free]).toMatchObject([2, [{ holder: null, fence: null, ceiling_ahead_ms: expect.any(Number) }]]);
+});
+
 test('the workers of the group are read while somebody looks, with the partitions that each answers and stands by for', async () => {
   const worker = await started();
   expect(worker.status.group).toBeNull();

@@ -45,10 +45,9 @@ export class Coordinator {
     }
   }
 
-  /** Takes note of an error that the coordinator returned for a part of a call. */
-  noteError(errorCode: KafkaErrorCode | undefined): void {
+  /** Takes note of an error that was returned for a part of a call. */
+  noteError(errorCode: KafkaErrorCode): void {
     if (isUncoordinated(errorCode)) this.#cluster.forgetCoordinator(this.groupId);
-    else if (errorCode !== undefined) this.#respondedMs = this.#runtime.monotonicMs();
   }
 
   /** Rejects unless the coordinator answers, or did so within the last second. An error counts as an answer. */

@@ -125,6 +125,21 @@ describe('the leader of the group', () => {
     expect(again).toEqual({ a: before.a, b: before.b, 'c-again': before.c });
   });
 
+  it('remembers a thousand static members, those that were there last', () => {
+    for (const [others, expected] of [
+      [998, { 'a-again': [2, 3], x: [0, 1] }],
+      [999, { 'a-again': [0, 2], x: [1, 3] }],
+    ] as const) {
+      const { assign } = leading(4);
+      assign([member('a', had(0, [2, 3]), 'i-a'), member('b', had(0, [0, 1]), 'i-b')]);
+      for (let nth = 0; nth < others; nth += 1)
+        assign([member(`m${nth}`, NOTHING, `i-m${nth}`)], { generation: 2 + nth });
+      expect(assign([member('a-again', NOTHING, 'i-a'), member('x', NOTHING, 'i-x')], { generation: 2_000 })).toEqual(
+        expected,
+      );
+    }
+  });
+
   it('trusts the claims of members over assignments that never took effect', () => {
     const { assign } = leading(4);
     assign([member('a', NOTHING, 'i-a'), member('b', NOTHING, 'i-b')], { generation: 5, confirmed: false });

@@ -16,6 +16,7 @@ import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';
 import { Collected, LoopStage, T } from '../../support/loop-stage.ts';
+import { scriptedLink } from '../../support/scripted-link.ts';
 
 const TIMEOUT_MS = 5_000;
 const RECORDS = ['a', 'b'].map((text) => ({ key: Buffer.from(text), value: Buffer.from(text) }));
@@ -229,6 +230,26 @@ describe('the offsets of a partition', () => {
     expect(await ask(boundsOf(cluster, runtime, query))).toEqual({ logStart: 1, end: 4 });
     const asked = [START, END, laterMs, laterMs + 60_000].map((at) => offsetAt(cluster, runtime, query, at));
     expect(await ask(Promise.all(asked))).toEqual([1, 4, 2, -1]);
+  });
+
+  it('are a malformed response where they are no bounds', async () => {
+    for (const [start, end] of [
+      [5, 4],
+      [-1, 4],
+    ] as const) {
+      const link = scriptedLink({
+        listOffsets: async ({ partitions }) => ({
+          throttleMs: 0,
+          partitions: partitions.map(({ topic, partition, timestampMs }) => {
+            return { topic, partition, timestampMs: -1, offset: timestampMs === START ? start : end };
+          }),
+        }),
+      });
+      const call = (_node: number, _purpose: string, _timeoutMs: number, use: (to: typeof link) => unknown) =>
+        use(link);
+      const cluster = { leader: async () => 1, call, markStale: () => undefined } as unknown as Cluster;
+      expect((await failure(ask(boundsOf(cluster, stage.runtime, query))))[0]).toBe('MALFORMED_RESPONSE');
+    }
   });
 
   it('are requested from the current leader; a moved one fails the call once', async () => {

@@ -36,3 +36,25 @@ test('closing ends every wait, and later ones immediately', async () => {
   expect(faults).toEqual(['CLOSED', 'CLOSED', 'CLOSED', 'CLOSED', 'CLOSED']);
   expect(runtime.pending).toBe(0);
 });
+
+test('a wait that has ended is held no longer: closing finds nothing of it', async () => {
+  const runtime = new VirtualRuntime();
+  let cancelled = 0;
+  const schedule = runtime.schedule.bind(runtime);
+  runtime.schedule = (delayMs, run) => {
+    const timer = schedule(delayMs, run);
+    return {
+      cancel: () => {
+        cancelled += 1;
+        timer.cancel();
+      },
+    };
+  };
+  const deadlines = new Deadlines(runtime);
+  await runtime.until(deadlines.until(10));
+  await runtime.until(deadlines.within(20, Promise.resolve(), late));
+  await expect(runtime.until(deadlines.within(30, never, late))).rejects.toThrow('late');
+  const before = cancelled;
+  deadlines.close();
+  expect(cancelled).toBe(before);
+});
