@@ -17,8 +17,8 @@ import type { Draft } from './ledger-ports.ts';
 
 /**
  * "The swap decides, the log shows": what comes next for the sequences of a ledger partition, by a copy of the log and
- * the head that are known at one moment. Pure. docs/internals/decisions/the-swap-decides.md has the rule, and
- * test/model/heads runs this file in all its worlds.
+ * the head that are known at one moment. Pure. docs/internals/sequences.md has the rule, and test/model/heads runs this
+ * file in all its worlds.
  */
 
 /** Sequences in one draft or repair. Each is an operation of the swap, of which etcd allows 128. */

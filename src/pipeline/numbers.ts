@@ -65,8 +65,8 @@ interface PartitionNumbers {
 
 /**
  * Decides requests for numbers: etcd decides which numbers, by a swap, and holds them until the ledger shows them; the
- * ledger decides for whom, and remembers it. `docs/internals/decisions/the-swap-decides.md` has the rule, and
- * `ledger/sequence-rule` applies it.
+ * ledger decides for whom, and remembers it. `docs/internals/sequences.md` has the rule, and `ledger/sequence-rule`
+ * applies it.
  *
  * One part of a partition at a time looks, swaps and appends, whatever its lane. What it looks at is the copy of the
  * ledger and the head at one moment, in the partition's turn; while it waits for etcd, the turn is given back, so that

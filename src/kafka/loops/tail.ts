@@ -13,9 +13,9 @@ import type { Followed, FollowFrom, TailChunk, TailOptions, TailSink } from './t
 /**
  * What a fetch can't tell.
  *
- * A worker reads its ledger, its requests and its replies from offsets that it chooses itself, and it must get each
- * record once, in order, for months. Kafka offers one call for that: the records from an offset on. The question is
- * what a reader may conclude from the response, and the trap is to conclude too much.
+ * A worker reads its ledger, its requests and its replies from offsets that it chooses itself, in no consumer group. It
+ * must get each record once, in order, for months. Kafka offers one call for that: the records from an offset on. The
+ * question is what a reader may conclude from the response, and the trap is to conclude too much.
  *
  * A fetch that returns nothing does not say that there is nothing. The broker may have lost the partition to another
  * one and not know it yet. A fetch that fails says even less: during the pause the log may have lost its tail and grown

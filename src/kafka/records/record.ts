@@ -95,7 +95,10 @@ export function partitionFor(key: Buffer | Slice | null, partitions: number, nex
 const SEED = 0x9747b28c;
 const MULTIPLIER = 0x5bd1e995;
 
-/** MurmurHash2, 32 bits, little endian (Austin Appleby, public domain), with the seed that Kafka's clients use. */
+/**
+ * MurmurHash2, 32 bits, little endian (Austin Appleby, public domain), with the seed that Kafka's clients use. kafkajs'
+ * own computes in a class of 64-bit numbers, which took a tenth of a worker's time.
+ */
 function murmur2(bytes: Buffer, from: number, length: number): number {
   let hash = SEED ^ length;
   const end = from + (length & ~3);
