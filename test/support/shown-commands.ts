@@ -11,7 +11,6 @@ export const FOLLOWED: readonly string[] = [
   // It lists what was done on the page before it.
   'docs/operations/journal.md',
   'docs/operations/running.md',
-  'docs/how-to/scaling.md',
   'docs/how-to/rolling-upgrade.md',
   'docs/how-to/rebuild.md',
   'docs/how-to/sql-json-browsers.md',
