@@ -29,3 +29,10 @@ test('PostgreSQL runs the SQL of the page, and keeps IDs exact as BIGINT and as 
   }
   expect(SNIPPETS).toHaveLength(2);
 });
+
+test('as many distinct numbers are left of 2,000 consecutive IDs in JSON as the page says', () => {
+  const ids = Array.from({ length: 2_000 }, (_, i) => 117_652_451_833_733_120n + BigInt(i));
+  const left = new Set<number>(JSON.parse(`[${ids.join()}]`));
+  const page = readPage('docs/how-to/sql-json-browsers.md').replaceAll(/\s+/g, ' ');
+  expect(page).toContain(`read by \`JSON.parse\`, ${left.size} distinct numbers are left`);
+});
