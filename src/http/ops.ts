@@ -46,20 +46,17 @@ export interface Ops extends AsyncDisposable {
 const MAX_BODY_BYTES = 1_024;
 /** Longer than an ID in any form. */
 const MAX_ID_LENGTH = 200;
-/** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
 /** Always answered: a probe that is refused has a worker restarted. They cost as little as a refusal. */
 const PROBES: readonly string[] = ['/healthz', '/readyz', '/readyz/copies'];
+/** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while
  * requests are served and otherwise 503 with the reason, /readyz/copies 200 while a roll may go on, /metrics the
- * Prometheus text format, at most a second old. /
- * is a page for people, which polls /status, at most half a second old, and decodes IDs by /decode. A remote address
- * that asks too often gets 429. It stays open while the gate is closed, and no
- * client can slow the worker down or keep probes out.
- *
- * Disposing it cuts open connections, so it ends immediately.
+ * Prometheus text format, at most a second old. / is a page for people, which polls /status, at most half a second old,
+ * and decodes IDs by /decode. A remote address that asks too often gets 429. It stays open while the gate is closed,
+ * and no client can slow the worker down or keep probes out. Disposing it cuts open connections, so it ends at once.
  *
  * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */

@@ -217,15 +217,8 @@ function statusScript(document: PageDocument): void {
     before = status;
   };
 
-  const drawState = ({
-    ready,
-    reason,
-    detail,
-    remedy,
-    warning,
-    now_ms: nowMs,
-    started_ms: startedMs,
-  }: Status): void => {
+  const drawState = (status: Status): void => {
+    const { ready, reason, detail, remedy, warning, now_ms: nowMs, started_ms: startedMs } = status;
     at('state').textContent = ready ? 'Ready' : `Not ready: ${reason}`;
     at('state').className = ready ? 'open' : 'closed';
     at('detail').textContent = detail ?? warning ?? '';

@@ -99,7 +99,7 @@ interface CopyVitals {
 
 type Series = readonly [labels: Readonly<Record<string, string | number>>, value: number];
 
-/** A metric that shows a part of the vitals. */
+/** A metric that shows a part of the vitals. What its name gives in seconds is milliseconds here. */
 interface VitalGauge {
   readonly name: string;
   readonly help: string;
@@ -108,14 +108,16 @@ interface VitalGauge {
   readonly of: (vitals: Vitals | undefined) => readonly Series[];
 }
 
+type Single = 'isMember' | 'kafkaSilenceMs' | 'stoppedPartitions' | 'headsFailingMs' | 'stoppedSequences';
+
 /** A metric without labels, which is 0 before there is a worker. */
-function single(name: string, help: string, of: (vitals: Vitals) => number): VitalGauge {
-  return { name, help, labels: [], of: (vitals) => [[{}, vitals === undefined ? 0 : of(vitals)]] };
+function single(name: string, help: string, vital: Single): VitalGauge {
+  return { name, help, labels: [], of: (vitals) => [[{}, Number(vitals?.[vital] ?? 0)]] };
 }
 
 /** A metric without labels that comes from the configuration, and is absent before it is known. */
-function configured(name: string, help: string, of: (settings: Vitals['configured']) => number): VitalGauge {
-  return { name, help, labels: [], of: (vitals) => (vitals === undefined ? [] : [[{}, of(vitals.configured)]]) };
+function configured(name: string, help: string, setting: keyof Vitals['configured']): VitalGauge {
+  return { name, help, labels: [], of: (vitals) => seriesOf(vitals?.configured[setting]) };
 }
 
 /** A series for each item. */
@@ -162,12 +164,8 @@ const certificatesOf = onceInScrape(({ certificates }) => certificates);
 const indexDiskOf = onceInScrape(({ indexDisk }) => indexDisk);
 
 const GAUGES: readonly VitalGauge[] = [
-  single('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember)),
-  single(
-    'kafka_silence_seconds',
-    'Time since any broker last answered',
-    ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000,
-  ),
+  single('group_joined', '1 while the worker is a member of the request group', 'isMember'),
+  single('kafka_silence_seconds', 'Time since any broker last answered', 'kafkaSilenceMs'),
   closed(
     'kafka_refused',
     ['resource', KAFKA_RESOURCES],
@@ -191,17 +189,17 @@ const GAUGES: readonly VitalGauge[] = [
     ['partition', 'topic', 'broker'],
     'Time since a broker last answered that leads a partition of the worker, its part of the ledger, or replies that it waits for; absent while it answers',
     ({ silent }) =>
-      silent.map(({ partition, topic, broker, milliseconds }) => [{ partition, topic, broker }, milliseconds / 1_000]),
+      silent.map(({ partition, topic, broker, milliseconds }) => [{ partition, topic, broker }, milliseconds]),
   ),
   single(
     'ledger_stopped_partitions',
     "Ledger partitions that can't be read, or whose entries were copied to other offsets; their requests wait",
-    ({ stoppedPartitions }) => stoppedPartitions,
+    'stoppedPartitions',
   ),
   single(
     'ledger_heads_failing_seconds',
     "Time for which etcd has not confirmed how far the worker's ledger partitions have gone; 0 while it does",
-    ({ headsFailingMs }) => headsFailingMs / 1_000,
+    'headsFailingMs',
   ),
   closed(
     'topic_added_partitions',
@@ -238,13 +236,13 @@ const GAUGES: readonly VitalGauge[] = [
     'request_oldest_unread_seconds',
     ['partition'],
     'Time since the worker first saw the oldest unanswered request of a partition, or since it could last look; 0 when none waits',
-    ({ oldestUnread }) => oldestUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+    ({ oldestUnread }) => oldestUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds]),
   ),
   each(
     'group_oldest_unread_seconds',
     ['partition'],
     'Time that the oldest request of a partition which no worker has answered has been in the topic, whoever owns the partition; absent while none has waited for about two scrapes',
-    ({ groupUnread }) => groupUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+    ({ groupUnread }) => groupUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds]),
   ),
   each('large_requests_waiting', ['partition'], 'Large requests of a partition not yet answered', ({ largeWaiting }) =>
     largeWaiting.map(({ partition, waiting }) => [{ partition }, waiting]),
@@ -253,7 +251,7 @@ const GAUGES: readonly VitalGauge[] = [
     'large_request_oldest_seconds',
     ['partition'],
     'Time that the oldest unanswered large request of a partition has been in the topic',
-    ({ largeWaiting }) => largeWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+    ({ largeWaiting }) => largeWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds]),
   ),
   each(
     'number_requests_waiting',
@@ -265,64 +263,52 @@ const GAUGES: readonly VitalGauge[] = [
     'number_request_oldest_seconds',
     ['partition'],
     'Time that the oldest unanswered request of a partition for numbers has been in the topic; they wait for etcd',
-    ({ numbersWaiting }) => numbersWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+    ({ numbersWaiting }) => numbersWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds]),
   ),
   single(
     'sequences_stopped',
     'Sequences that are stopped because the ledger contradicts etcd, as far as requests for their numbers have shown it',
-    ({ stoppedSequences }) => stoppedSequences,
+    'stoppedSequences',
   ),
   each(
     'broker_clock_lead_seconds',
     ['broker'],
     "How far the clock of a broker that leads ledger partitions is certainly ahead of the worker's, or behind it if negative; 0 while both may agree",
-    ({ brokerLeads }) => brokerLeads.map(({ broker, milliseconds }) => [{ broker }, milliseconds / 1_000]),
+    ({ brokerLeads }) => brokerLeads.map(({ broker, milliseconds }) => [{ broker }, milliseconds]),
   ),
   each(
     'certificate_expiry_timestamp_seconds',
     ['variable'],
     'Unix time at which a certificate in use expires, by the variable that holds it',
-    (vitals) => certificatesOf(vitals).map(({ variable, expiresAtMs }) => [{ variable }, expiresAtMs / 1_000]),
+    (vitals) => certificatesOf(vitals).map(({ variable, expiresAtMs }) => [{ variable }, expiresAtMs]),
   ),
   each(
     'certificate_life_seconds',
     ['variable'],
     'Time from the first to the last moment of a certificate in use, by the variable that holds it',
-    (vitals) => certificatesOf(vitals).map(({ variable, lifeMs }) => [{ variable }, lifeMs / 1_000]),
+    (vitals) => certificatesOf(vitals).map(({ variable, lifeMs }) => [{ variable }, lifeMs]),
   ),
   each('index_disk_bytes', [], 'Size of the disk that has INDEX_DIR', (vitals) => seriesOf(indexDiskOf(vitals)?.bytes)),
   each('index_disk_free_bytes', [], 'What is free on the disk that has INDEX_DIR', (vitals) =>
     seriesOf(indexDiskOf(vitals)?.freeBytes),
   ),
-  configured(
-    'pool_worker_ids',
-    'Worker IDs of the pool: POOL_FIRST to POOL_LAST',
-    ({ poolWorkerIds }) => poolWorkerIds,
-  ),
-  configured(
-    'layout_end_timestamp_seconds',
-    'Unix time from which on the layout has no IDs',
-    ({ layoutEndMs }) => layoutEndMs / 1_000,
-  ),
-  configured(
-    'reservation_seconds',
-    'How far each raise of the ceiling reaches: RESERVATION_MS',
-    ({ reservationMs }) => reservationMs / 1_000,
-  ),
+  configured('pool_worker_ids', 'Worker IDs of the pool: POOL_FIRST to POOL_LAST', 'poolWorkerIds'),
+  configured('layout_end_timestamp_seconds', 'Unix time from which on the layout has no IDs', 'layoutEndMs'),
+  configured('reservation_seconds', 'How far each raise of the ceiling reaches: RESERVATION_MS', 'reservationMs'),
   configured(
     'broker_clock_margin_seconds',
     "Twice the largest difference of two brokers' clocks that is allowed for: BROKER_CLOCK_MARGIN_MS",
-    ({ clockMarginMs }) => clockMarginMs / 1_000,
+    'clockMarginMs',
   ),
   configured(
     'etcd_quota_bytes',
     'Size of the database at which etcd refuses writes: ETCD_QUOTA_BYTES',
-    ({ etcdQuotaBytes }) => etcdQuotaBytes,
+    'etcdQuotaBytes',
   ),
   configured(
     'standbys_wanted',
     'The fewest standbys that each ledger partition should have: INDEX_STANDBYS, or 1 for all',
-    ({ standbys }) => standbys,
+    'standbys',
   ),
 ];
 
@@ -333,6 +319,7 @@ function progressOf({ low, end, logEnd }: CopyVitals): number {
 /** Registers the metrics that show the vitals. `vitals` returns those of the current scrape. */
 export function registerVitals(registry: Registry, vitals: () => Vitals | undefined): void {
   for (const { name, help, labels, of } of GAUGES) {
+    const unit = name.endsWith('_seconds') ? 1_000 : 1;
     new Gauge({
       name: `idalloc_${name}`,
       help,
@@ -341,7 +328,7 @@ export function registerVitals(registry: Registry, vitals: () => Vitals | undefi
       collect() {
         this.reset();
         if (labels.length === 0) this.remove();
-        for (const [values, value] of of(vitals())) this.set(values, value);
+        for (const [values, value] of of(vitals())) this.set(values, value / unit);
       },
     });
   }

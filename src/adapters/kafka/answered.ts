@@ -97,7 +97,6 @@ async function lastAnswered(
         const position = Buffer.isBuffer(said) ? decodeAnswered(said.toString()) : undefined;
         if (position !== undefined) [found, isStatedHere] = [position, false];
         isStatedHere ||= readReplay(record) !== undefined;
-        return false;
       },
     });
     isStated ||= isStatedHere;

@@ -107,14 +107,7 @@ interface Sending extends InBag {
 
 const DELIVERED: Delivery = Object.freeze({ ok: true });
 
-/**
- * Publishes all topics and partitions in parallel, so that none delays another. Publications to one partition share
- * record batches: the replies of all request partitions to one requester go to one partition. The outcome of each
- * record is written into `deliveries` once it is known.
- *
- * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the
- * records of that topic. Any other error that persists rejects the whole publication.
- */
+/** Publishes by the rules above. The outcome of each record is written into `deliveries` once it is known. */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
   /** Where records are being sent to, by topic of each publication. */

@@ -145,8 +145,8 @@ export interface SpanReading {
   readonly signal: AbortSignal;
   /** By default ISOLATION. */
   readonly isolation?: ReadIsolation;
-  /** Takes each record, in log order within a partition; returns true to end the reading. */
-  readonly take: (record: TopicRecord) => boolean | undefined;
+  /** Takes each record, in log order within a partition. Only true, if it returns that, ends the reading. */
+  readonly take: (record: TopicRecord) => unknown;
   /** One record stands for each dense batch, as workers read requests: for a comparison with what a worker has read. */
   readonly skipsDense?: true;
   /** Gets the number of offsets read so far. */
