@@ -15,42 +15,26 @@ export function logOf({ topic, partition }: Pick<BatchLocation, 'topic' | 'parti
   return `${topic}/${partition}`;
 }
 
-export type FindingCode =
-  /** One ID in two batches. */
-  | 'OVERLAP'
-  /** One request ID with batches in several partitions, or in the ledgers of two pairs of topics. */
-  | 'SPLIT'
-  /** IDs that don't match the origin that their batch names. */
-  | 'OUTSIDE_EVIDENCE'
-  /** IDs that are not below the ceiling that was witnessed for their term. */
-  | 'ABOVE_CEILING'
-  /** The higher IDs of one worker ID have the lower fence. */
-  | 'FENCE'
-  /** Numbers of a sequence that don't continue those before. */
-  | 'GAP'
-  /**
-   * Numbers that are not what the sequence was at that place: its format, its step, its largest number, or it was
-   * closed.
-   */
-  | 'FORMAT'
-  /** A reply with numbers of a record that does not count. */
-  | 'VOID'
-  /** A reply with another batch than the one that was decided. */
-  | 'DIVERGENT'
-  /** A reply without a decision, though the ledger reaches back that far. */
-  | 'UNDECIDED'
-  /** A reply on another topic than the request named. */
-  | 'MISDIRECTED'
-  /** A request that is older than the grace time, without decision, reply or dead letter. */
-  | 'UNANSWERED'
-  /** A request that was answered or decided, without reply or dead letter. */
-  | 'MISSING_REPLY'
-  /** An entry or a reply that does not match its request. */
-  | 'MISMATCH'
-  /** A request that was refused though its decision stood. */
-  | 'WRONG_REFUSAL'
-  /** A record that is not a ledger entry, or not a reply. */
-  | 'UNREADABLE';
+/** What an audit looks for, in the words of its help. */
+export const FINDINGS = {
+  UNANSWERED: 'a request without decision, reply or dead letter, older than the grace time',
+  MISSING_REPLY: 'a request that was answered or decided, without reply or dead letter',
+  MISMATCH: 'an entry or a reply with another count, topic, partition or hash than its request',
+  WRONG_REFUSAL: 'a request that was told an error though its decision stood',
+  OVERLAP: 'an ID in two batches',
+  SPLIT: 'a request with batches in several partitions, or in two ledgers, or with numbers twice',
+  OUTSIDE_EVIDENCE: "IDs that don't match the worker, datacenter, layout or time of their batch",
+  ABOVE_CEILING: 'IDs that are not below the ceiling that was witnessed for their term',
+  FENCE: 'IDs of a worker ID that rise while its fence falls',
+  GAP: "numbers of a sequence that don't continue those before",
+  FORMAT: 'numbers that are not what the sequence was at that place', // its format, step or end, or it was closed
+  VOID: 'a reply with numbers of a record that does not count',
+  DIVERGENT: 'a reply with another batch, or other numbers, than the ledger decided',
+  UNDECIDED: 'a reply without a decision, though the ledger reaches back that far',
+  MISDIRECTED: 'a reply on another topic than the request named',
+  UNREADABLE: 'a record that is not a ledger entry, or not a reply',
+} as const;
+export type FindingCode = keyof typeof FINDINGS;
 
 export interface Finding {
   readonly code: FindingCode;
@@ -144,7 +128,6 @@ export interface FoundLetter {
   readonly offset: number;
   /** The record's own time; undefined if the letter does not say it. */
   readonly recordMs: number | undefined;
-  readonly code: string;
 }
 
 /** A dead letter of a request. Place and time are those of the request. */
@@ -154,7 +137,6 @@ export interface FoundDeath extends BatchLocation {
   readonly correlationId: Buffer;
   /** The count of the request. */
   readonly count: number;
-  readonly code: string;
 }
 
 export type Found = FoundBatch | FoundAnswer | FoundRequest | FoundDeath;

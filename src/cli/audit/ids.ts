@@ -133,10 +133,8 @@ const MAX_ENDED = 10_000;
 
 /**
  * Finds IDs that are in two batches. Runs come ordered by their first ID. Every batch that shares an ID with another is
- * in a finding, though not with each batch that it shares IDs with.
- *
- * Of runs with one step and one remainder, the one that ends last is kept: a run that begins before its end shares an
- * ID with it. Where runs of different steps meet follows from the Chinese remainder theorem.
+ * in a finding, though not with each batch that it shares IDs with. Where runs of different steps meet follows from the
+ * Chinese remainder theorem.
  */
 export class OverlapSearch {
   readonly #find: (finding: Finding) => void;
@@ -343,12 +341,9 @@ export interface TermSearchOptions {
 }
 
 /**
- * Checks each run of IDs against the term that its batch names. Runs come ordered by their first ID. IDs of one worker
- * ID rise with its fences, since each term starts at the ceiling of the one before; and they lie below the ceiling that
- * was witnessed.
- *
- * Only a rebuild of the namespace lets fences fall. The topic shows when the last one was; what was allocated before it
- * is compared with nothing after it. Memory holds one run of each worker ID.
+ * Checks each run of IDs against the term that its batch names. Runs come ordered by their first ID. Only a rebuild of
+ * the namespace lets fences fall. The topic shows when the last one was; what was allocated before it is compared with
+ * nothing after it. Memory holds one run of each worker ID.
  */
 export class TermSearch {
   readonly #options: TermSearchOptions;

@@ -86,9 +86,8 @@ export interface SequenceAccount {
 }
 
 /**
- * Accounts for every number of each sequence: those that count follow each other in the ledger, unless an operator left
- * some out or a statement says that they were lost with the ledger's tail. Takes the records of a partition in log
- * order. Memory holds what is known of each sequence, its open gaps, and what was left out or lost.
+ * Accounts for every number of each sequence. Takes the records of a partition in log order. Memory holds what is known
+ * of each sequence, its open gaps, and what was left out or lost.
  */
 export class NumberOrder {
   readonly #options: LogOrderOptions;

@@ -145,7 +145,7 @@ export class AuditReader {
       ...takers(ledger, (record) => this.ledgerRecord(record)),
       ...takers(requests, (record) => this.requestRecord(record)),
       ...takers(letters, (record) => this.letterRecord(record)),
-      ...takers(witness, (record) => this.witnessRecord(record)),
+      ...takers(witness, (record) => this.witnesses.take(record)),
     ]);
   }
 
@@ -225,11 +225,6 @@ export class AuditReader {
       const shownMs = Math.max(timeMs, batch.generatedAtMs);
       this.#add(location, batch, { timeMs: shownMs, replyTopic, doubtful, of });
     });
-  }
-
-  /** Takes the records of the witness topic, in log order. */
-  witnessRecord(record: TopicRecord): void {
-    this.witnesses.take(record);
   }
 
   /** Call it after the last record; `now`: where the partitions start by then. */
@@ -376,11 +371,11 @@ function readRequest(value: Buffer | null, headers: RecordHeaders, names: Header
  * The records of a request topic that a dead letter stands for; none if it is about another topic, or not a worker's.
  */
 function foundLetters({ headers }: TopicRecord, requestTopic: string): FoundLetter[] {
-  const { topic, partition, offsets, timestampMs, isRange, code = '' } = readDeadLetterNote(headers as RecordHeaders);
+  const { topic, partition, offsets, timestampMs, isRange } = readDeadLetterNote(headers as RecordHeaders);
   if (topic !== requestTopic || partition === undefined || offsets === undefined) return [];
   // A letter for several has the time of the first.
   const recordMs = isRange || timestampMs === -1 ? undefined : timestampMs;
-  return offsets.map((offset) => ({ partition, offset, recordMs, code }));
+  return offsets.map((offset) => ({ partition, offset, recordMs }));
 }
 
 /**

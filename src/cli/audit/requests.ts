@@ -415,7 +415,8 @@ const OF_SEQUENCES = /SEQUENCE/;
 class Told {
   readonly #counts = new Map<string, ToldCount>();
   readonly #errors = new Map<string, ToldError>();
-  readonly #deaths = new Map<string, string>();
+  /** The counts of those that have a dead letter. */
+  readonly #deaths = new Set<number>();
   /** How many the requests of each kind want; undefined if they want different counts. */
   readonly #wanted = new Map<string, number | undefined>();
 
@@ -437,8 +438,8 @@ class Told {
     else known.partitions.add(found.partition);
   }
 
-  letter({ count, code }: FoundDeath): void {
-    this.#deaths.set(String(count), code);
+  letter({ count }: FoundDeath): void {
+    this.#deaths.add(count);
   }
 
   request({ sequence = '', count }: FoundRequest): void {
@@ -465,7 +466,7 @@ class Told {
 
   /** Requests that are equal share a dead letter, as they share a reply. */
   isDead({ count }: FoundRequest): boolean {
-    return this.#deaths.has(String(count));
+    return this.#deaths.has(count);
   }
 
   /** The errors that a request may have been told. */

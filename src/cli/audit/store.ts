@@ -51,14 +51,13 @@ export class AuditStore implements Disposable {
     this.#db = db;
     db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
-      CREATE TABLE letter (partition, "offset", time, code, PRIMARY KEY (partition, "offset", time)) WITHOUT ROWID`);
-    const fields = { ...FIELDS, topic: this.#topics.field, replyTopic: this.#topics.field };
+      CREATE TABLE letter (partition, "offset", time, PRIMARY KEY (partition, "offset", time)) WITHOUT ROWID`);
+    const topic = this.#topics.field;
     const order = ['place', 'address', 'firstPartition', 'firstOffset', 'isFirst'];
-    this.#found = new AuditTable(db, { name: 'found', order, fields, shapes: TYPES.map((type) => type.fields) });
-    const numbers = { ...fields, first: NUMBER, step: NUMBER, kind: oneOf(NUMBER_KINDS) };
-    this.#numbers = new AuditTable(db, { name: 'numbers', order: ['place'], fields: numbers, shapes: [OF_NUMBERS] });
-    this.#runs = new AuditTable(db, { name: 'run', order: [], fields: { ...fields, step: BIG }, shapes: [OF_RUNS] });
-    this.#addLetter = db.prepare('INSERT OR IGNORE INTO letter VALUES (?, ?, ?, ?)');
+    this.#found = new AuditTable(db, 'found', order, { topic, replyTopic: topic, ...OF_FOUND });
+    this.#numbers = new AuditTable(db, 'numbers', ['place'], { topic, ...OF_NUMBERS });
+    this.#runs = new AuditTable(db, 'run', [], { topic, ...OF_RUNS });
+    this.#addLetter = db.prepare('INSERT OR IGNORE INTO letter VALUES (?, ?, ?)');
     db.exec('BEGIN');
   }
 
@@ -84,18 +83,16 @@ export class AuditStore implements Disposable {
       ...(isRequest ? [first.partition, first.offset, origin === undefined ? 1 : 0] : [0, 0, 0]),
     ];
     const { of } = 'of' in found ? found : {};
-    const stored = {
+    this.#found.add(order, found, {
       ...{ ofOffset: of?.offset, ofHash: of?.hash, ofIsRenewal: of?.isRenewal },
       otherCorrelationId: isOwn ? undefined : correlationId,
-    };
-    const type = TYPES.findIndex(({ kind, source }) => kind === found.kind && source === found.source);
-    this.#found.add(order, found, { type, more: stored });
+    });
     this.#wrote();
   }
 
   /** A dead letter for a record of the request topic that is judged. */
-  addLetter({ partition, offset, recordMs, code }: FoundLetter): void {
-    this.#addLetter.run(partition, offset, recordMs ?? -1, code);
+  addLetter({ partition, offset, recordMs }: FoundLetter): void {
+    this.#addLetter.run(partition, offset, recordMs ?? -1);
     this.#letters += 1;
     this.#wrote();
   }
@@ -108,14 +105,13 @@ export class AuditStore implements Disposable {
   *grouped(): Generator<Grouped> {
     if (this.#letters > 0) this.#joinLetters();
     const all = this.#found.read('ORDER BY place, address, firstPartition, firstOffset, isFirst');
-    for (const [[place = 0, address = 0, partition, offset, isFirst], type, stored] of all) {
+    for (const [[place = 0, address = 0, partition, offset, isFirst], stored] of all) {
       const { ofOffset, ofHash, ofIsRenewal, otherCorrelationId, ...fields } = stored;
-      const { kind, source } = TYPES[type] as (typeof TYPES)[number];
       yield {
-        ...{ group: Math.floor(place / 2), address: Math.floor(address / 2), kind, source, ...fields },
-        ...(source !== 'ledger' && { correlationId: otherCorrelationId ?? fields.requestId }),
+        ...{ group: Math.floor(place / 2), address: Math.floor(address / 2), ...fields },
+        ...(fields.source !== 'ledger' && { correlationId: otherCorrelationId ?? fields.requestId }),
         ...(ofOffset !== undefined && { of: { offset: ofOffset, hash: ofHash, isRenewal: ofIsRenewal } }),
-        ...(kind === 'request' && isFirst === 0 && { origin: { partition, offset } }),
+        ...(fields.kind === 'request' && isFirst === 0 && { origin: { partition, offset } }),
       } as unknown as Grouped;
     }
   }
@@ -123,11 +119,10 @@ export class AuditStore implements Disposable {
   /** A letter says which record it is about, not what names the request. */
   #joinLetters(): void {
     this.#letters = 0;
-    const same = 'topic, partition, "offset", requestId, otherCorrelationId, timeMs, replyTopic, count'.split(', ');
-    this.#db.exec(`INSERT INTO found (place, address, type, code, ${same.join(', ')})
-      SELECT f.place, f.address - 1, ${DEATH}, l.code, ${same.map((column) => `f.${column}`).join(', ')} FROM found f
-      JOIN letter l ON l.partition = f.partition AND l."offset" = f."offset" AND (l.time = -1 OR l.time = f.timeMs)
-      WHERE f.type = ${REQUEST}`);
+    const same = 'source, topic, partition, "offset", requestId, otherCorrelationId, timeMs, replyTopic, count';
+    this.#db.exec(`INSERT INTO found (place, address, kind, ${same})
+      SELECT place, address - 1, ${KINDS.indexOf('death')}, ${same} FROM found f WHERE kind = ${KINDS.indexOf('request')} AND EXISTS
+      (SELECT 1 FROM letter l WHERE l.partition = f.partition AND l."offset" = f."offset" AND l.time IN (-1, f.timeMs))`);
   }
 
   /** Equal for what goes to one topic under one correlation ID. */
@@ -151,7 +146,7 @@ export class AuditStore implements Disposable {
    * others. Records of the ledger come first, in log order within each partition.
    */
   *groupedNumbers(): Generator<FoundNumbers & { readonly group: number }> {
-    for (const [[place = 0], , found] of this.#numbers.read('ORDER BY place, topic, partition, "offset"')) {
+    for (const [[place = 0], found] of this.#numbers.read('ORDER BY place, topic, partition, "offset"')) {
       yield { group: Math.floor(place / 2), ...(found as unknown as FoundNumbers) };
     }
   }
@@ -163,7 +158,7 @@ export class AuditStore implements Disposable {
   *numbersBetween(sequence: string, from: number, to: number): Generator<FoundNumbers> {
     this.#db.exec('CREATE INDEX IF NOT EXISTS by_number ON numbers (sequence, first)');
     const where = `WHERE sequence = ? AND first BETWEEN ? AND ? AND kind <> ${NUMBER_KINDS.indexOf('void')} ORDER BY first`;
-    for (const [, , found] of this.#numbers.read(where, sequence, from, to)) yield found as unknown as FoundNumbers;
+    for (const [, found] of this.#numbers.read(where, sequence, from, to)) yield found as unknown as FoundNumbers;
   }
 
   /** Adds the IDs of a batch, which differs from all others that are added. */
@@ -183,7 +178,7 @@ export class AuditStore implements Disposable {
 
   /** Returns all runs, ordered by their first ID. */
   *byFirstId(): Generator<IdRun> {
-    for (const [, , run] of this.#runs.read('ORDER BY first')) yield run as unknown as IdRun;
+    for (const [, run] of this.#runs.read('ORDER BY first')) yield run as unknown as IdRun;
   }
 
   [Symbol.dispose](): void {
@@ -215,6 +210,8 @@ interface Field {
   readonly get: (stored: never) => unknown;
 }
 
+type FieldsOf = Readonly<Record<string, Field>>;
+
 const NUMBER: Field = { column: 'INT', put: (value: number) => value, get: Number };
 const BIG: Field = { column: 'INT', put: (value: bigint) => value, get: (stored: bigint) => stored };
 const FLAG: Field = { column: 'INT', put: Number, get: (stored: number) => stored === 1 };
@@ -229,48 +226,25 @@ function oneOf(values: readonly string[]): Field {
   return { column: 'INT', put: (value: string) => values.indexOf(value), get: (stored) => values[Number(stored)] };
 }
 
-const FIELDS: Readonly<Record<string, Field>> = {
-  ...{ source: oneOf(['ledger', 'reply']), partition: NUMBER, offset: NUMBER, requestId: BYTES, timeMs: NUMBER },
-  ...{
-    otherCorrelationId: BYTES,
-    count: NUMBER,
-    digest: BYTES,
-    ranges: BYTES,
-    doubtful: FLAG,
-    again: FLAG,
-    term: NUMBER,
-  },
-  ...{ ofOffset: NUMBER, ofHash: BYTES, ofIsRenewal: FLAG, sequence: TEXT, code: TEXT, rejected: TEXT, hash: BYTES },
-  ...{ home: NUMBER, replyPartition: NUMBER, isResent: FLAG, format: TEXT, end: NUMBER },
-  ...{ first: BIG, last: BIG, unit: NUMBER },
+const KINDS = ['answer', 'death', 'request'];
+const SOURCES = ['ledger', 'reply', 'request'];
+const PLACE: FieldsOf = { source: oneOf(SOURCES), partition: NUMBER, offset: NUMBER, requestId: BYTES };
+
+/** What is found of requests, in one table, since it is compared. */
+const OF_FOUND: FieldsOf = {
+  ...PLACE,
+  ...{ kind: oneOf(KINDS), timeMs: NUMBER, count: NUMBER, sequence: TEXT, code: TEXT, term: NUMBER },
+  otherCorrelationId: BYTES, // it is stored where it is not what names the request
+  ...{ digest: BYTES, ranges: BYTES, doubtful: FLAG, again: FLAG },
+  ...{ ofOffset: NUMBER, ofHash: BYTES, ofIsRenewal: FLAG },
+  ...{ hash: BYTES, home: NUMBER, replyPartition: NUMBER, isResent: FLAG, rejected: TEXT },
 };
-
-const PLACE = ['topic', 'partition', 'offset', 'requestId'];
-const OF_NUMBERS = ['source', ...PLACE, 'sequence', 'first', 'count', 'step', 'format', 'timeMs', 'kind', 'end'];
-const OF_RUNS = ['source', ...PLACE, 'first', 'last', 'step', 'unit', 'term'];
-const OF_ENTRIES = [...PLACE, 'timeMs', 'replyTopic', 'ofOffset', 'ofHash', 'ofIsRenewal'];
-/** A correlation ID is stored where it is not what names the request. */
-const OF_OTHERS = [...PLACE, 'timeMs', 'otherCorrelationId'];
-
-interface Type extends Pick<Found, 'kind' | 'source'> {
-  readonly fields: readonly string[];
-}
-
-/** What is found of requests, by the number with which it is stored. */
-const TYPES: readonly Type[] = [
-  { source: 'ledger', fields: [...OF_ENTRIES, 'digest', 'ranges', 'doubtful', 'term'] },
-  { source: 'reply', fields: [...OF_OTHERS, 'digest', 'ranges', 'again', 'term'] },
-  { kind: 'answer', source: 'ledger', fields: [...OF_ENTRIES, 'count', 'sequence'] },
-  { kind: 'answer', source: 'reply', fields: [...OF_OTHERS, 'count', 'sequence', 'code'] },
-  { kind: 'death', source: 'request', fields: [...OF_OTHERS, 'replyTopic', 'count', 'code'] },
-  {
-    kind: 'request',
-    source: 'request',
-    fields: [...OF_OTHERS, 'replyTopic', 'replyPartition', 'count', 'hash', 'sequence', 'rejected', 'home', 'isResent'],
-  },
-];
-const DEATH = TYPES.findIndex(({ kind }) => kind === 'death');
-const REQUEST = TYPES.findIndex(({ kind }) => kind === 'request');
+const OF_NUMBERS: FieldsOf = {
+  ...PLACE,
+  ...{ sequence: TEXT, first: NUMBER, count: NUMBER, step: NUMBER, format: TEXT },
+  ...{ timeMs: NUMBER, kind: oneOf(NUMBER_KINDS), end: NUMBER },
+};
+const OF_RUNS: FieldsOf = { ...PLACE, first: BIG, last: BIG, step: BIG, unit: NUMBER, term: NUMBER };
 
 /** Numbers the names of topics, so that each row has a small number instead of a name. */
 class Names {
@@ -290,52 +264,37 @@ class Names {
   }
 }
 
-interface TableOptions {
-  readonly name: string;
-  /** Numbers by which things are sorted. */
-  readonly order: readonly string[];
-  readonly fields: Readonly<Record<string, Field>>;
-  /** The fields of each type of thing. */
-  readonly shapes: readonly (readonly string[])[];
-}
-
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Things on disk, of one type or several. What is undefined in a thing is left out when it is read. */
+/** Things on disk, with numbers by which they are sorted. What is undefined in a thing is left out when it is read. */
 class AuditTable<T extends object> {
   readonly #db: DatabaseSync;
-  readonly #options: TableOptions;
-  /** What each type needs: its statement, and the name, the column and the coding of each field. */
-  readonly #shapes: readonly {
-    readonly insert: StatementSync;
-    readonly fields: readonly (readonly [name: string, column: number, field: Field])[];
-  }[];
+  readonly #name: string;
+  readonly #order: readonly string[];
+  readonly #fields: readonly (readonly [name: string, field: Field])[];
+  readonly #insert: StatementSync;
+  readonly #hasBig: boolean;
   size = 0;
 
-  constructor(db: DatabaseSync, options: TableOptions) {
-    const { name, order, fields, shapes } = options;
+  constructor(db: DatabaseSync, name: string, order: readonly string[], fields: FieldsOf) {
     this.#db = db;
-    this.#options = options;
-    const columns = [...order, 'type', ...new Set(shapes.flat())];
-    const typed = columns.map((column) => `"${column}" ${fields[column]?.column ?? 'INT'}`);
-    db.exec(`CREATE TABLE ${name} (${typed.join(', ')})`);
-    this.#shapes = shapes.map((shape) => {
-      const own = [...order, 'type', ...shape].map((column) => `"${column}"`);
-      const insert = db.prepare(`INSERT INTO ${name} (${own.join(', ')}) VALUES (${own.map(() => '?').join(', ')})`);
-      return { insert, fields: shape.map((one) => [one, columns.indexOf(one), fields[one] ?? NUMBER] as const) };
-    });
+    this.#name = name;
+    this.#order = order;
+    this.#fields = Object.entries(fields);
+    this.#hasBig = Object.values(fields).includes(BIG);
+    const columns = [...order, ...Object.keys(fields)];
+    db.exec(`CREATE TABLE ${name} (${columns.map((one) => `"${one}" ${fields[one]?.column ?? 'INT'}`).join(', ')})`);
+    this.#insert = db.prepare(`INSERT INTO ${name} VALUES (${columns.map(() => '?').join(', ')})`);
   }
 
   /** `more`: fields that the thing does not have by itself. */
-  add(order: readonly number[], thing: T, { type = 0, more = {} as Fields } = {}): void {
-    const shape = this.#shapes[type];
-    if (shape === undefined) throw new RangeError(`there is no type ${type} of what is stored`);
-    const values: SQLInputValue[] = [...order, type];
-    for (const [name, , { put }] of shape.fields) {
+  add(order: readonly number[], thing: T, more: Fields = {}): void {
+    const values: SQLInputValue[] = [...order];
+    for (const [name, { put }] of this.#fields) {
       const value = (thing as Fields)[name] ?? more[name];
       values.push(value === undefined ? null : put(value as never));
     }
-    shape.insert.run(...values);
+    this.#insert.run(...values);
     this.size += 1;
   }
 
@@ -343,20 +302,20 @@ class AuditTable<T extends object> {
   *read(
     which: string,
     ...values: readonly SQLInputValue[]
-  ): Generator<readonly [order: readonly number[], type: number, thing: Fields]> {
-    const { name, order, fields } = this.#options;
-    const select = this.#db.prepare(`SELECT * FROM ${name} ${which}`);
+  ): Generator<readonly [order: readonly number[], thing: Fields]> {
+    const select = this.#db.prepare(`SELECT * FROM ${this.#name} ${which}`);
     select.setReturnArrays(true);
-    select.setReadBigInts(fields.step === BIG);
+    select.setReadBigInts(this.#hasBig);
     for (const row of select.iterate(...values) as Iterable<unknown>) {
       const stored = row as readonly number[];
-      const type = Number(stored[order.length]);
       const thing: Record<string, unknown> = {};
-      for (const [field, column, { get }] of this.#shapes[type]?.fields ?? []) {
+      let column = this.#order.length;
+      for (const [field, { get }] of this.#fields) {
         const value: unknown = stored[column];
         if (value !== null) thing[field] = get(value as never);
+        column += 1;
       }
-      yield [stored, type, thing];
+      yield [stored, thing];
     }
   }
 }
