@@ -87,12 +87,18 @@ export function checkForm({ form, prefix }: FormFlags, env: Environment): void {
   openForm(form, formSettings(undefined, { prefix }, env));
 }
 
-/** Returns what `work` returns. Text, IDs and prefixes that a form rejects are usage errors. */
-export function orUsageError<T>(command: Command, work: () => T): T {
+/**
+ * Returns what `work` returns. Text, IDs and prefixes that a form rejects are usage errors; with a hint for it, so is
+ * what throws RangeError, since the layout has no room for it.
+ */
+export function orUsageError<T>(command: Command, work: () => T, hint?: string): T {
   try {
     return work();
   } catch (error) {
+    if (error instanceof RangeError && hint !== undefined) return command.error(`error: ${error.message}${hint}`);
     if (!(error instanceof IdallocError) || error.code !== 'INVALID_ID') throw error;
     return command.error(`error: ${error.message}`);
   }
 }
+
+export const SEE_LAYOUT = '; see --layout';

@@ -3,22 +3,22 @@ import type { FormName } from '../codec/form/form.ts';
 import { type ReadId, readIdText } from '../codec/id-text.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
-import { chosenLayout, formSettings, orUsageError, writerOf } from './chosen.ts';
+import { chosenLayout, formSettings, orUsageError, SEE_LAYOUT, writerOf } from './chosen.ts';
 import type { CliContext } from './context.ts';
 import { drawBits, idTable } from './id-view.ts';
 import {
   type FormFlags,
   formOption,
   ID_TEXTS,
+  type JsonFlag,
   type LayoutOptions,
   withFormOptions,
   withLayoutOptions,
 } from './options.ts';
 import { present } from './output.ts';
 
-interface DecodeOptions extends LayoutOptions, FormFlags {
+interface DecodeOptions extends LayoutOptions, FormFlags, JsonFlag {
   readonly as?: FormName;
-  readonly json?: true;
 }
 
 /** `form` is left out for decimal and hexadecimal. */
@@ -57,7 +57,7 @@ export function decodeCommand({ out, env }: CliContext): Command {
       const layout = chosenLayout(options, env, command);
       const settings = formSettings(layout, options, env);
       const read = orUsageError(command, () => texts.map((text) => readIdText(text, options.form, settings)));
-      const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings), command));
+      const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings)), SEE_LAYOUT);
       present({ out }, options.json, { layout: layout.name, epoch_ms: layout.epochMs, ids: views }, () => {
         const drawn = read.length > MAX_DRAWN ? [] : read.map(({ id }) => `\n${drawBits(layout, id)}`);
         return `${idTable(views)}${drawn.join('')}`;
@@ -66,19 +66,9 @@ export function decodeCommand({ out, env }: CliContext): Command {
 }
 
 /** Not every number is an ID of every layout: some bits must be 0, and timestamps are limited. */
-function viewAll(
-  read: readonly ReadId[],
-  layout: Layout,
-  write: ((id: bigint) => string) | undefined,
-  command: Command,
-): DecodedView[] {
-  try {
-    return read.map(({ id, form }) => {
-      const view = viewId(layout, id, write);
-      return form === 'decimal' || form === 'hex' ? view : { ...view, form };
-    });
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return command.error(`error: ${error.message}; see --layout`);
-  }
+function viewAll(read: readonly ReadId[], layout: Layout, write?: (id: bigint) => string): DecodedView[] {
+  return read.map(({ id, form }) => {
+    const view = viewId(layout, id, write);
+    return form === 'decimal' || form === 'hex' ? view : { ...view, form };
+  });
 }

@@ -2,7 +2,7 @@ import { fieldsOf, type IdView } from '../codec/id-view.ts';
 import { formatHex, type Layout } from '../core/layout.ts';
 import { table, timeText } from './output.ts';
 
-const COLUMNS = ['value', 'hex', 'time', 'datacenter', 'worker', 'sequence'].map((title) => ({ title, right: true }));
+const COLUMNS = ['>value', '>hex', '>time', '>datacenter', '>worker', '>sequence'];
 const FORM_COLUMNS = [
   { key: 'value_form', title: 'as' },
   { key: 'form', title: 'read as' },
@@ -12,7 +12,7 @@ const FORM_COLUMNS = [
 export function idTable(views: readonly (IdView & { readonly form?: string })[]): string {
   const extra = FORM_COLUMNS.filter(({ key }) => views.some((view) => view[key] !== undefined));
   const rows = views.map((view) => [...cells(view), ...extra.map(({ key }) => view[key] ?? '')]);
-  return table([...COLUMNS, ...extra.map(({ title }) => ({ title }))], rows);
+  return table([...COLUMNS, ...extra.map(({ title }) => title)], rows);
 }
 
 function cells({ value_string: value, value_hex: hex, breakdown }: IdView): string[] {

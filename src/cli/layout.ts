@@ -7,13 +7,11 @@ import { ticks, wallMs } from '../core/units.ts';
 import { chosenLayout } from './chosen.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { drawBits } from './id-view.ts';
-import { type LayoutOptions, withFieldOptions } from './options.ts';
+import { type JsonFlag, type LayoutOptions, withFieldOptions } from './options.ts';
 import { present, table, timeText } from './output.ts';
 import { palette } from './terminal.ts';
 
-interface Options extends Omit<LayoutOptions, 'layout'> {
-  readonly json?: true;
-}
+type Options = Omit<LayoutOptions, 'layout'> & JsonFlag;
 
 const DAY_MS = 86_400_000;
 /** A namespace never changes its layout, and most outlive ten years. */
@@ -41,14 +39,14 @@ export function layoutCommand(context: CliContext): Command {
     .addHelpText('after', EXAMPLES)
     .action((name: LayoutName | undefined, options: Options) => {
       const { json, ...given } = options;
-      if (name === undefined && Object.keys(given).length === 0) return list(context, json === true);
+      if (name === undefined && Object.keys(given).length === 0) return list(context, json);
       const today = Math.floor(context.now() / DAY_MS) * DAY_MS;
       const chosen = name === undefined ? given : { ...given, layout: name };
-      show(context, chosenLayout(chosen, context.env, command, today), json === true);
+      show(context, chosenLayout(chosen, context.env, command, today), json);
     });
 }
 
-function list(context: CliContext, json: boolean): void {
+function list(context: CliContext, json?: true): void {
   const layouts = (Object.keys(PRESETS) as PresetName[]).map((name) => {
     const hasEpoch = PRESETS[name].epochMs !== undefined;
     return figuresOf(presetLayout(name, { epochMs: hasEpoch ? undefined : 0 }), context.now(), hasEpoch);
@@ -57,16 +55,8 @@ function list(context: CliContext, json: boolean): void {
 }
 
 const COLUMNS = [
-  { title: 'layout' },
-  { title: 'bits' },
-  { title: 'tick', right: true },
-  { title: 'epoch' },
-  { title: 'ends' },
-  { title: 'IDs/s of a worker', right: true },
-  { title: 'workers', right: true },
-  { title: 'datacenters', right: true },
-  { title: 'largest batch', right: true },
-  { title: 'JS number' },
+  ...['layout', 'bits', '>tick', 'epoch', 'ends', '>IDs/s of a worker', '>workers', '>datacenters', '>largest batch'],
+  'JS number',
 ];
 const LEGEND = `t: timestamp, d: datacenter, w: worker, s: sequence, from the highest bits to the lowest
 'idalloc layout NAME' draws one; LAYOUT=custom takes your own fields: see --help
@@ -88,7 +78,7 @@ function row(figures: LayoutFigures): string[] {
   ];
 }
 
-function show(context: CliContext, layout: Layout, json: boolean): void {
+function show(context: CliContext, layout: Layout, json?: true): void {
   const figures = figuresOf(layout, context.now());
   const { warning, usable } = judge(layout, figures, context.now());
   if (!usable) context.setExitCode(EXIT.failed);

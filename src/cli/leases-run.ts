@@ -1,4 +1,4 @@
-import { type ClosableEtcd, withEtcd } from '../adapters/etcd/etcd.ts';
+import { withEtcd } from '../adapters/etcd/etcd.ts';
 import {
   decodeDescriptor,
   decodeLeaseRecord,
@@ -12,17 +12,12 @@ import type { KeyValue } from '../identity/identity-ports.ts';
 import { namespaceKeys, readSnapshot, type Snapshot } from '../identity/keys.ts';
 import type { CliContext } from './context.ts';
 import { journaled } from './journal/journal-run.ts';
+import type { ConfirmFlags, JsonFlag } from './options.ts';
 import { present, spanText, table, timeText } from './output.ts';
 import { confirm } from './terminal.ts';
 
-export interface LeaseListOptions {
+export interface LeaseListOptions extends JsonFlag {
   readonly all?: true;
-  readonly json?: true;
-}
-
-export interface EvictOptions {
-  readonly yes?: true;
-  readonly json?: true;
 }
 
 /** Lists the worker IDs. */
@@ -34,37 +29,28 @@ export async function listLeases(context: CliContext, options: LeaseListOptions)
   present(context, options.json, view, () => namespaceText(view));
 }
 
-/** Evicts a holder, after a confirmation. */
-export async function runEvict(context: CliContext, workerId: number, { yes, json }: EvictOptions): Promise<void> {
+/** Evicts the holder that was shown, after a confirmation, and never a later one. */
+export async function runEvict(context: CliContext, workerId: number, { yes, json }: ConfirmFlags): Promise<void> {
   const config = loadEtcdConfig(context.env);
-  const fence = await withEtcd(config.etcd, (etcd) => evict(context, etcd, config, workerId, yes === true));
-  const result = { worker_id: workerId, fence: String(fence), evicted: true };
-  present(context, json, result, () => `evicted the holder of worker ID ${workerId}, fence ${fence}\n`);
-}
-
-/** Evicts the holder that was shown, never a later one. */
-async function evict(
-  context: CliContext,
-  etcd: ClosableEtcd,
-  config: EtcdConfig,
-  workerId: number,
-  yes: boolean,
-): Promise<bigint> {
-  const key = keysOf(config).owner(workerId);
-  const owner = (await etcd.get([key])).get(key);
-  if (owner === undefined)
-    throw new IdallocError('NOT_FOUND', `worker ID ${workerId} is not held: there is no key ${key}`);
-  const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
-  const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
-  await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
-  const given = { worker_id: workerId, fence: String(owner.createRevision), holder: assignedWorkerIp };
-  await journaled({ context, etcd, config }, { command: 'leases evict', arguments: given }, async (note) => {
-    const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
-    if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
-    note(''); // it has lost its worker ID, whatever becomes of its lease
-    if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+  await withEtcd(config.etcd, async (etcd) => {
+    const key = keysOf(config).owner(workerId);
+    const owner = (await etcd.get([key])).get(key);
+    if (owner === undefined)
+      throw new IdallocError('NOT_FOUND', `worker ID ${workerId} is not held: there is no key ${key}`);
+    const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
+    const fence = String(owner.createRevision);
+    const since = `since ${timeText(grantedAtMs)}, fence ${fence}`;
+    await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
+    const given = { worker_id: workerId, fence, holder: assignedWorkerIp };
+    await journaled({ context, etcd, config }, { command: 'leases evict', arguments: given }, async (note) => {
+      const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
+      if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
+      note(''); // it has lost its worker ID, whatever becomes of its lease
+      if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+    });
+    const result = { worker_id: workerId, fence, evicted: true };
+    present(context, json, result, () => `evicted the holder of worker ID ${workerId}, fence ${fence}\n`);
   });
-  return owner.createRevision;
 }
 
 function keysOf({ etcd, datacenterId }: EtcdConfig) {
@@ -132,15 +118,7 @@ function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number) {
   };
 }
 
-const COLUMNS = [
-  { title: 'worker', right: true },
-  { title: 'holder' },
-  { title: 'held for', right: true },
-  { title: 'TTL', right: true },
-  { title: 'fence', right: true },
-  { title: 'ceiling' },
-  { title: 'ahead', right: true },
-];
+const COLUMNS = ['>worker', 'holder', '>held for', '>TTL', '>fence', 'ceiling', '>ahead'];
 
 function namespaceText({ root, datacenter_id, pool, uuid, leases, ...view }: ReturnType<typeof viewNamespace>): string {
   const layout = view.layout_text === undefined ? view.layout : `${view.layout} (${view.layout_text})`;

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from './context.ts';
-import type { EvictOptions, LeaseListOptions } from './leases-run.ts';
-import { wholeNumber } from './options.ts';
+import type { LeaseListOptions } from './leases-run.ts';
+import { type ConfirmFlags, wholeNumber } from './options.ts';
 
 const LIST_HELP = `
 A ceiling is the time below which a worker ID may have been used; its next holder starts there.
@@ -26,7 +26,7 @@ export function leasesCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"worker_id","fence","evicted"}')
     .addHelpText('after', EVICT_HELP)
-    .action(async (workerId: number, options: EvictOptions) =>
+    .action(async (workerId: number, options: ConfirmFlags) =>
       (await import('./leases-run.ts')).runEvict(context, workerId, options),
     );
   return new Command('leases')

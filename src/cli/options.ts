@@ -3,6 +3,14 @@ import { FORM_NAMES, type FormName } from '../codec/form/form.ts';
 import { FIELDS_HELP, type FieldSpec, parseFields } from '../core/layout.ts';
 import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
 
+/** The flags of a command that prints for programs, too; and of one that asks before it changes something. */
+export interface JsonFlag {
+  readonly json?: true;
+}
+export interface ConfirmFlags extends JsonFlag {
+  readonly yes?: true;
+}
+
 /** Creates an option parser for whole numbers from `low` to `high`. */
 export function wholeNumber(low: number, high: number): (text: string) => number {
   return (text) => {
@@ -10,6 +18,11 @@ export function wholeNumber(low: number, high: number): (text: string) => number
     if (value >= low && value <= high) return value;
     throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
   };
+}
+
+/** The parser of an option that can be given more than once. */
+export function repeated(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value];
 }
 
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };

@@ -1,23 +1,20 @@
 import { printable } from '../core/visible.ts';
 import type { CliContext } from './context.ts';
 
-/** A column: its title, and whether it is aligned to the right. */
-export interface Column {
-  readonly title: string;
-  readonly right?: boolean;
-}
-
-/** A text table: a line of titles, then a line per row. The last column is not padded. */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
-  const titles = columns.map(({ title }) => title);
+/**
+ * A text table: a line of titles, then a line per row. The last column is not padded. `>` before a title aligns its
+ * column to the right.
+ */
+export function table(columns: readonly string[], rows: readonly (readonly string[])[]): string {
+  const titles = columns.map((column) => column.replace('>', ''));
   const widths = titles.map((title, column) =>
     rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), title.length),
   );
   const line = (cells: readonly string[]) =>
     columns
-      .map(({ right }, column) => {
-        const cell = cells[column] ?? '';
-        return right === true ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0);
+      .map((title, column) => {
+        const [cell, width] = [cells[column] ?? '', widths[column] ?? 0];
+        return title.startsWith('>') ? cell.padStart(width) : cell.padEnd(width);
       })
       .join('  ')
       .trimEnd();

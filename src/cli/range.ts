@@ -8,6 +8,7 @@ import { chosenLayout, formSettings, orUsageError, writerOf } from './chosen.ts'
 import type { CliContext } from './context.ts';
 import {
   type FormFlags,
+  type JsonFlag,
   type LayoutOptions,
   TIME_HELP,
   timeReader,
@@ -16,10 +17,9 @@ import {
 } from './options.ts';
 import { present, timeText } from './output.ts';
 
-interface RangeOptions extends LayoutOptions, FormFlags {
+interface RangeOptions extends LayoutOptions, FormFlags, JsonFlag {
   readonly from: number;
   readonly to?: number;
-  readonly json?: true;
 }
 
 /** The IDs of a span of time, of all workers. */
@@ -55,7 +55,7 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
     .addHelpText('after', EXAMPLES)
     .action((options: RangeOptions) => {
       const layout = chosenLayout(options, env, command);
-      const span = spanOf(layout, options.from, options.to ?? now(), command);
+      const span = orUsageError(command, () => idSpan(layout, options.from, options.to ?? now()), '');
       const texts = orUsageError(command, () => formTexts(span, layout, options, env));
       present({ out }, options.json, viewSpan(layout, span, texts), () => spanText(span, texts));
     });
@@ -79,15 +79,6 @@ export function idSpan(layout: Layout, fromMs: number, toMs: number): IdSpan {
     fromMs: tickStartMs(layout, ticks(begin)),
     toMs: tickStartMs(layout, ticks(end)),
   };
-}
-
-function spanOf(layout: Layout, from: number, to: number, command: Command): IdSpan {
-  try {
-    return idSpan(layout, from, to);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return command.error(`error: ${error.message}`);
-  }
 }
 
 /** Both IDs of a span in a form. */

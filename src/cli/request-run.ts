@@ -15,10 +15,10 @@ import { checkForm, formSettings, orUsageError, writerOf } from './chosen.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
-import type { FormFlags } from './options.ts';
+import type { FormFlags, JsonFlag } from './options.ts';
 import { jsonLine, message, present } from './output.ts';
 
-export interface RequestFlags extends FormFlags {
+export interface RequestFlags extends FormFlags, JsonFlag {
   readonly count: number;
   readonly sequence?: string;
   readonly correlationId?: string;
@@ -27,7 +27,6 @@ export interface RequestFlags extends FormFlags {
   /** Wall milliseconds. */
   readonly expiresAt?: number;
   readonly timeoutMs: number;
-  readonly json?: true;
 }
 
 /** Sends the request and prints its reply, or the refusal. */
@@ -118,16 +117,8 @@ function viewBatch(
   };
 }
 
-function batchText({
-  ids,
-  count,
-  correlation_id: id,
-  datacenter_id,
-  worker_id,
-  fence,
-  replayed,
-}: ReturnType<typeof viewBatch>): string {
-  const again = replayed ? ', the same batch as before' : '';
-  const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
+function batchText({ ids, count, correlation_id: id, ...view }: ReturnType<typeof viewBatch>): string {
+  const again = view.replayed ? ', the same batch as before' : '';
+  const from = `datacenter ${view.datacenter_id}, worker ${view.worker_id}, fence ${view.fence}`;
   return `${idTable(ids)}\n${count} for correlation ID ${printable(id)} from ${from}${again}\n`;
 }

@@ -53,8 +53,8 @@ function isPlain(env: CliContext['env']): boolean {
  *
  * @throws IdallocError NOT_CONFIRMED without a terminal, or when the answer is not y or yes; STOPPING after Ctrl-C.
  */
-export async function confirm(context: CliContext, question: string, yes: boolean): Promise<void> {
-  if (yes) return;
+export async function confirm(context: CliContext, question: string, yes?: boolean): Promise<void> {
+  if (yes === true) return;
   if (!context.terminal.input || !context.terminal.errors) {
     throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to prompt on: confirm with --yes`);
   }

@@ -101,15 +101,7 @@ async function pairsOf(stage: Stage, here: Tree, there: Tree): Promise<readonly 
 const NUMBER = new Intl.NumberFormat('en', { maximumSignificantDigits: 4 });
 
 function text(found: readonly Compared[], there: Tree): string {
-  const right = true;
-  const columns = [
-    { title: 'figure' },
-    { title: 'this tree', right },
-    { title: there.name, right },
-    { title: 'ratio', right },
-    { title: 'spread', right },
-    { title: 'this tree is' },
-  ];
+  const columns = ['figure', '>this tree', `>${there.name}`, '>ratio', '>spread', 'this tree is'];
   const rows = found.map(({ figure, here, there: other, ratio, low, high, pairs, verdict, isLoss }) => [
     figure,
     NUMBER.format(here),

@@ -155,8 +155,7 @@ async function measured(): Promise<readonly Table[]> {
 
 function text({ name, rows, growth }: Table): string {
   const titles = Object.keys(rows[0]?.figures ?? {});
-  const right = true;
-  const columns = [{ title: name, right }, ...titles.map((title) => ({ title, right }))];
+  const columns = [name, ...titles].map((title) => `>${title}`);
   const lines = rows.map(({ size, figures }) => [size, ...titles.map((title) => figures[title])].map(String));
   const found = Object.entries(growth).map(([cost, { exponent, isTooSteep }]) => {
     return `${cost} ~ size^${exponent.toFixed(2)}${isTooSteep ? ', which is TOO STEEP' : ''}`;

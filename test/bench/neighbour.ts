@@ -222,7 +222,7 @@ type Result = ReturnType<typeof resultOf>;
 
 function tableOf(results: Readonly<Record<string, Result>>): string {
   const ways = ['Kafka', 'HTTP'].flatMap((way) => [`${way} p50 ms`, 'p99 ms', 'ratio']);
-  const columns = ['flood', ...ways, 'RSS MB', 'gate', ''].map((title, i) => ({ title, right: i > 0 && i < 8 }));
+  const columns = ['flood', ...[...ways, 'RSS MB'].map((title) => `>${title}`), 'gate', ''];
   const rows = Object.entries(results).map(([name, { kafka, http, rss_mb, gates, is_held }]) => [
     name,
     ...[kafka, http].flatMap((way) => [

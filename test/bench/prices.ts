@@ -41,6 +41,6 @@ const rows = Object.entries(DEAR).map(([name, { units, charged }]) => {
   const us = median(found[name] ?? []);
   return { name, measured_us: Number((name === 'a request' ? us : (us - ordinaryUs) / units).toFixed(1)), charged };
 });
-const columns = [{ title: 'what' }, { title: 'measured, us', right: true }, { title: 'charged, us', right: true }];
+const columns = ['what', '>measured, us', '>charged, us'];
 const lines = rows.map(({ name, measured_us, charged }) => [name, String(measured_us), String(charged)]);
 process.stdout.write(json ? `${JSON.stringify(rows)}\n` : `${table(columns, lines)}\n`);

@@ -175,14 +175,7 @@ function resultOf(ids: number, found: readonly Round[]) {
 const shown = (value: number | undefined) => (value === undefined ? 'not measured' : String(value));
 
 function goalsText(goals: readonly Judged[]): string {
-  const right = true;
-  const columns = [
-    { title: 'the worker' },
-    { title: 'mean', right },
-    { title: 'spread', right },
-    { title: 'goal', right },
-    { title: '' },
-  ];
+  const columns = ['the worker', '>mean', '>spread', '>goal', ''];
   const rows = goals.map(({ figure, ratio, low, high, pairs, goal, isCost, reached }) => [
     figure,
     ratio.toFixed(2),

@@ -18,20 +18,20 @@ import { IdallocError } from '../../errors.ts';
 import { chosenLayout } from '../chosen.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
-import type { LayoutOptions } from '../options.ts';
+import type { JsonFlag, LayoutOptions } from '../options.ts';
 import { present } from '../output.ts';
 import { Progress, palette } from '../terminal.ts';
 import type { Finding, FoundBatch, FoundNumbers, FoundRequest, Grouped } from './found.ts';
 import { OverlapSearch, TermSearch } from './ids.ts';
 import { NumberJoin, ToldTwice } from './numbers.ts';
-import type { ReadSpan } from './reach.ts';
+import type { AuditLogs, ReadSpan } from './reach.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { ReplyJoin } from './replies.ts';
 import { auditJson, auditText, type Checked, Findings, journalFor, unjudgedIn } from './report.ts';
 import { type JoinReader, type Judged, RequestJoin } from './requests.ts';
 import { type AuditStore, withStore } from './store.ts';
 
-export interface AuditOptions extends LayoutOptions {
+export interface AuditOptions extends LayoutOptions, JsonFlag {
   readonly replyTopic?: readonly string[];
   readonly ledgerTopic?: readonly string[];
   /** The requests of this time or later, and before the other, are judged. */
@@ -40,7 +40,6 @@ export interface AuditOptions extends LayoutOptions {
   readonly graceMs: number;
   readonly maxFindings: number;
   readonly tempDir: string;
-  readonly json?: true;
 }
 
 /** Reads everything that requests leave behind, compares it, and prints what was found. */
@@ -95,8 +94,8 @@ export async function readAll(
   sink: AuditSink,
   { judged, letters: ownLetters = [] }: { readonly judged?: Judged; readonly letters?: readonly Span[] } = {},
 ): Promise<AuditReader> {
-  const { config, source, layout } = session;
-  const { clockMarginMs, headers: names, topics } = config;
+  const { config, source } = session;
+  const { clockMarginMs, topics } = config;
   const sinceMs = (judged?.fromMs ?? Number.NEGATIVE_INFINITY) - 2 * clockMarginMs;
   const spansOf = async (of: readonly string[]) => await spansSince(source, of, { fromMs: sinceMs });
   const answeredBelow = judged && (await answeredOffsets(session));
@@ -109,13 +108,8 @@ export async function readAll(
     : [];
   const witness = await wholeTopics(source, [topics.witness]);
   const logs = { ledger, requests, replies, letters, witness, ...(answeredBelow && { answeredBelow }) };
-  const reader = new AuditReader(logs, sink, {
-    clockMarginMs,
-    layout,
-    names,
-    requestPartitions: config.topics.requestPartitions,
-  });
-  const take = (record: TopicRecord) => void reader.take(record);
+  const reader = readerOf(session, logs, sink);
+  const take = (record: TopicRecord) => reader.take(record);
   const written = [...ledger, ...replies, ...letters];
   // At once: compaction may remove a ceiling when a higher one follows, behind what is read here.
   await readShown(session, witness, `${what} witnesses`, take);
@@ -128,6 +122,11 @@ export async function readAll(
     ),
   );
   return reader;
+}
+
+function readerOf({ config, layout }: AuditSession, logs: AuditLogs, sink: AuditSink): AuditReader {
+  const { clockMarginMs, headers: names, topics } = config;
+  return new AuditReader(logs, sink, { clockMarginMs, layout, names, requestPartitions: topics.requestPartitions });
 }
 
 /**
@@ -169,20 +168,14 @@ export async function undecidedRequests(
   ranges: readonly RequestRange[],
   { tempDir }: Pick<AuditOptions, 'tempDir'>,
 ): Promise<UndecidedRequests[]> {
-  const { config, source, layout } = session;
+  const { config, source } = session;
   // The ledger last, so that what is decided meanwhile is known.
   const requests = ranges.map((range) => ({ topic: config.topics.requests, ...range }));
   return await withStore(tempDir, async (store) => {
     const ledger = await wholeTopic(source, config.topics.ledger);
     const sink = { ...sinkOf(store, new Findings(0)), addNumbers: () => undefined };
-    const { clockMarginMs, headers: names } = config;
-    const reader = new AuditReader({ ledger, requests }, sink, {
-      clockMarginMs,
-      layout,
-      names,
-      requestPartitions: config.topics.requestPartitions,
-    });
-    const take = (record: TopicRecord) => void reader.take(record);
+    const reader = readerOf(session, { ledger, requests }, sink);
+    const take = (record: TopicRecord) => reader.take(record);
     await readShown(session, requests, 'reading requests', take, OF_REQUESTS);
     await readShown(session, ledger, 'looking for decisions', take);
     return undecidedIn(store.grouped());

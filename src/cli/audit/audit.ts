@@ -1,27 +1,15 @@
 import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader, wholeNumber, withLayoutOptions } from '../options.ts';
+import { repeated, TIME_HELP, timeReader, wholeNumber, withLayoutOptions } from '../options.ts';
 import type { AuditOptions } from './audit-run.ts';
+import { FINDINGS } from './found.ts';
 
 const EXAMPLES = `
 Reads what the topics of requests, ledger, replies, dead letters and witnesses hold now, and changes nothing. Looks for:
-  UNANSWERED        a request without decision, reply or dead letter, older than the grace time
-  MISSING_REPLY     a request that was answered or decided, without reply or dead letter
-  MISMATCH          an entry or a reply with another count, topic, partition or hash than its request
-  WRONG_REFUSAL     a request that was told an error though its decision stood
-  OVERLAP           an ID in two batches
-  SPLIT             a request with batches in several partitions, or in two ledgers, or with numbers twice
-  OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
-  ABOVE_CEILING     IDs that are not below the ceiling that was witnessed for their term
-  FENCE             IDs of a worker ID that rise while its fence falls
-  GAP               numbers of a sequence that don't continue those before
-  FORMAT            numbers that are not what the sequence was at that place
-  VOID              a reply with numbers of a record that does not count
-  DIVERGENT         a reply with another batch, or other numbers, than the ledger decided
-  UNDECIDED         a reply without a decision, though the ledger reaches back that far
-  MISDIRECTED       a reply on another topic than the request named
-  UNREADABLE        a record that is not a ledger entry, or not a reply
+${Object.entries(FINDINGS)
+  .map(([code, meaning]) => `  ${code.padEnd(17)} ${meaning}`)
+  .join('\n')}
 Its last line is 'no problems found', and the exit code 0, only if none was found and every request could be judged. "N requests, N answered"
 is the first line; beside it is what waits, and what can't be judged since no answer is there and a topic does not reach back that far. Use --from
 where topics keep their records for different times: requests from then on, and with --to before that, are judged.
@@ -40,11 +28,6 @@ Examples:
 export const LEDGER_FLAG = '--ledger-topic <topic>';
 export const LEDGER_HELP =
   'read this ledger as well: of another pair of topics that shares these reply topics; repeatable';
-
-/** An option that can be given more than once. */
-export function repeated(value: string, before: readonly string[] = []): readonly string[] {
-  return [...before, value];
-}
 
 /** `idalloc audit`: compares requests, decisions and replies. */
 export function auditCommand(context: CliContext): Command {

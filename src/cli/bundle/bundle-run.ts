@@ -5,6 +5,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { runDoctor } from '../doctor/doctor-run.ts';
 import { listLeases } from '../leases-run.ts';
+import type { JsonFlag } from '../options.ts';
 import { counted, jsonLine, present, timeText } from '../output.ts';
 import { askAll, type WorkerAnswer, type WorkerChoice, type WorkerPlace, workersToAsk } from '../status/ask.ts';
 import { rowOf } from '../status/status-run.ts';
@@ -12,10 +13,9 @@ import { runCheck } from '../topics/topics-run.ts';
 import { type ArchivedFile, tarGz } from './archive.ts';
 import { redactor, variablesView } from './secrets.ts';
 
-export interface BundleFlags extends WorkerChoice {
+export interface BundleFlags extends WorkerChoice, JsonFlag {
   readonly output?: string;
   readonly log?: readonly string[];
-  readonly json?: true;
 }
 
 /** A part of the bundle; one that could not be had is the reason, under the same name. */
@@ -98,8 +98,8 @@ async function workerParts(
 /** What other commands print. They run one after another, so that a busy cluster is asked by one at a time. */
 async function commandParts(context: CliContext): Promise<readonly Part[]> {
   const commands: Readonly<Record<string, (quiet: CliContext) => Promise<void>>> = {
-    'doctor.json': (quiet) => runDoctor(quiet, true),
-    'topics.json': (quiet) => runCheck(quiet, true),
+    'doctor.json': (quiet) => runDoctor(quiet, { json: true }),
+    'topics.json': (quiet) => runCheck(quiet, { json: true }),
     'leases.json': (quiet) => listLeases(quiet, { all: true, json: true }),
   };
   const parts: Part[] = [];

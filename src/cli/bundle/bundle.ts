@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
+import { repeated } from '../options.ts';
 import { workersOf } from '../status/status.ts';
 import type { BundleFlags } from './bundle-run.ts';
 
@@ -21,14 +22,10 @@ Examples:
 export function bundleCommand(context: CliContext): Command {
   return workersOf(new Command('bundle').description('Write what is known of workers and servers to one archive.'))
     .option('--output <file>', 'the archive, which must not exist yet (default: idalloc-bundle-TIME.tar.gz)')
-    .option('--log <file>', 'a log file, of which the last 2 MiB are added; can be repeated', collect)
+    .option('--log <file>', 'a log file, of which the last 2 MiB are added; can be repeated', repeated)
     .option('--json', 'print one line of JSON: {"file","bytes","parts","failed"}')
     .addHelpText('after', HELP)
     .action(async (names: readonly string[], flags: BundleFlags) =>
       (await import('./bundle-run.ts')).runBundle(context, names, flags),
     );
-}
-
-function collect(file: string, before: readonly string[] = []): readonly string[] {
-  return [...before, file];
 }

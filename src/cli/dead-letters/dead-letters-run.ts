@@ -8,6 +8,7 @@ import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
+import type { ConfirmFlags, JsonFlag } from '../options.ts';
 import { counted, present } from '../output.ts';
 import { confirm } from '../terminal.ts';
 import {
@@ -29,15 +30,9 @@ export interface LetterLocation {
   readonly offset: number;
 }
 
-export interface LetterListOptions {
+export interface LetterListOptions extends JsonFlag {
   readonly limit: number;
   readonly code?: string;
-  readonly json?: true;
-}
-
-export interface ResendOptions {
-  readonly yes?: true;
-  readonly json?: true;
 }
 
 /** Lists the newest letters. */
@@ -66,7 +61,7 @@ function newest(letters: Letter[], limit: number): void {
 }
 
 /** Shows one letter. */
-export async function showLetter(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
+export async function showLetter(context: CliContext, location: LetterLocation, { json }: JsonFlag): Promise<void> {
   const letter = await withKafka(context, (session) => readLetter(session, location));
   present(context, json, fullLetterJson(letter), () => letterText(letter));
 }
@@ -75,7 +70,7 @@ export async function showLetter(context: CliContext, location: LetterLocation, 
 export async function runResend(
   context: CliContext,
   locations: readonly LetterLocation[],
-  { yes, json }: ResendOptions,
+  { yes, json }: ConfirmFlags,
 ): Promise<void> {
   const { resent, unsent } = await withKafka(context, async (session) => {
     const { topics } = session.config;
@@ -88,14 +83,11 @@ export async function runResend(
     for (const letter of letters) found.push(await originalsOf(reading, letter));
     const originals = found.flatMap(({ due }) => due);
     const unsent = found.flatMap((of) => of.unsent);
-    for (const some of unsent) context.err(`${unsentText(some)}\n`);
+    for (const { letter, records, why } of unsent)
+      context.err(`${counted(records, 'record')} of letter ${letter} can't be sent again: ${why}\n`);
     const hopeless = originals.filter(({ letter }) => !mayBeFixed(letter)).length;
     const hint = hopeless === 0 ? '' : ` ${hopeless} of them will come back, since the request itself is invalid.`;
-    await confirm(
-      context,
-      `Send ${counted(originals.length, 'record')} to '${topics.requests}' again?${hint}`,
-      yes === true,
-    );
+    await confirm(context, `Send ${counted(originals.length, 'record')} to '${topics.requests}' again?${hint}`, yes);
     return { resent: await send(session, originals), unsent };
   });
   const lines = resent.map(
@@ -221,10 +213,6 @@ export async function originalsOf(
     due,
     unsent: [...unsent].map(([why, { length: records }]) => ({ letter: letterName(letter), records, why })),
   };
-}
-
-function unsentText({ letter, records, why }: Unsent): string {
-  return `${counted(records, 'record')} of letter ${letter} can't be sent again: ${why}`;
 }
 
 function refusal(letter: Letter, why: string): IdallocError {

@@ -3,8 +3,8 @@ import { RESENT } from '../../codec/dead-letter.ts';
 import { ORIGIN } from '../../codec/request-headers.ts';
 import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../options.ts';
-import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters-run.ts';
+import { type ConfirmFlags, type JsonFlag, wholeNumber } from '../options.ts';
+import type { LetterListOptions, LetterLocation } from './dead-letters-run.ts';
 
 /** The codes of dead letters. */
 const LETTER_CODES = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].deadLetter);
@@ -46,8 +46,8 @@ export function deadLettersCommand(context: CliContext): Command {
     .argument('<partition:offset>', 'place of the letter, as listed', parsePlace)
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
-    .action(async (location: LetterLocation, options: { json?: true }) =>
-      (await import('./dead-letters-run.ts')).showLetter(context, location, options.json === true),
+    .action(async (location: LetterLocation, flags: JsonFlag) =>
+      (await import('./dead-letters-run.ts')).showLetter(context, location, flags),
     );
   const resend = new Command('resend')
     .description('Send the records of dead letters to the request topic again.')
@@ -62,7 +62,7 @@ export function deadLettersCommand(context: CliContext): Command {
       'print one line of JSON: {"resent":[{"letter","partition","offset"}],"unsent":[{"letter","records","why"}]}',
     )
     .addHelpText('after', RESEND_HELP)
-    .action(async (locations: readonly LetterLocation[], options: ResendOptions) =>
+    .action(async (locations: readonly LetterLocation[], options: ConfirmFlags) =>
       (await import('./dead-letters-run.ts')).runResend(context, locations, options),
     );
   const command = new Command('deadletters').description(

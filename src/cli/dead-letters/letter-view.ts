@@ -87,15 +87,7 @@ export function fullLetterJson(letter: Letter): object {
   return { ...letterJson(letter), headers_base64: Object.fromEntries(headers), value_base64: value };
 }
 
-const COLUMNS = [
-  { title: 'letter', right: true },
-  { title: 'at' },
-  { title: 'code' },
-  { title: 'record' },
-  { title: 'bytes', right: true },
-  { title: 'resent', right: true },
-  { title: 'key' },
-];
+const COLUMNS = ['>letter', 'at', 'code', 'record', '>bytes', '>resent', 'key'];
 
 /** `code`: the filter, if there is one. */
 export function lettersText(letters: readonly Letter[], code?: string): string {

@@ -2,6 +2,7 @@ import { certificateExpiries } from '../../config/certificates.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import type { JsonFlag } from '../options.ts';
 import { counted, present } from '../output.ts';
 import { withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, viewSequences } from '../sequence/sequence-view.ts';
@@ -13,12 +14,12 @@ import { checkKafka } from './kafka.ts';
 import { checkMachine } from './machine.ts';
 
 /** Makes all checks, and prints them. */
-export async function runDoctor(context: CliContext, json: boolean): Promise<void> {
+export async function runDoctor(context: CliContext, { json }: JsonFlag): Promise<void> {
   const config = loadWorkerConfig(context.env, undefined, context.now());
   const kafka = checkKafka(context, config);
   const groups = [
     judgeVariables(config.warnings),
-    checkCertificates(context, config),
+    certificateExpiries(config).map((one) => judgeCertificate(one.variable, one.expiresAtMs, context.now())),
     kafka.then(({ checks }) => checks),
     checkRegistry(config),
     checkEtcd(context, config, kafka),
@@ -28,10 +29,6 @@ export async function runDoctor(context: CliContext, json: boolean): Promise<voi
   const checks = (await Promise.all(groups)).flat();
   if (checks.some(({ state }) => state === 'fault')) context.setExitCode(EXIT.failed);
   present(context, json, { checks }, () => doctorText(context, checks));
-}
-
-function checkCertificates({ now }: CliContext, config: Config): Check[] {
-  return certificateExpiries(config).map(({ variable, expiresAtMs }) => judgeCertificate(variable, expiresAtMs, now()));
 }
 
 async function checkRegistry(config: KafkaConfig): Promise<Check[]> {

@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
+import type { JsonFlag } from '../options.ts';
 
 const EXAMPLES = `
 Run it with a worker's variables, on a worker's machine. It checks variables, certificates, each broker and etcd endpoint, topics and
@@ -17,7 +18,5 @@ export function doctorCommand(context: CliContext): Command {
     .description('Check everything that a worker needs, and print what to fix.')
     .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","fix"}]}')
     .addHelpText('after', EXAMPLES)
-    .action(async (options: { json?: true }) =>
-      (await import('./doctor-run.ts')).runDoctor(context, options.json === true),
-    );
+    .action(async (flags: JsonFlag) => (await import('./doctor-run.ts')).runDoctor(context, flags));
 }

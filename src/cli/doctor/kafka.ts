@@ -92,10 +92,7 @@ function nothingYet(error: unknown): readonly Span[] {
 /** Reads the witness topic to its end, without writing to it. Other checks report why it can't be read. */
 async function tryWitness(source: Source, config: Config, signal: AbortSignal): Promise<WitnessView | undefined> {
   const table = new WitnessTable(config.datacenterId);
-  const take = ({ key, value, headers }: TopicRecord) => {
-    table.apply(key, value, headers);
-    return false;
-  };
+  const take = ({ key, value, headers }: TopicRecord) => table.apply(key, value, headers);
   try {
     await readSpans(source, await wholeTopic(source, config.topics.witness), { signal, take });
     return table.view();

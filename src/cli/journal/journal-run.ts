@@ -12,6 +12,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import { type EtcdPort, type KeyValue, pagesOf, tryTransact } from '../../identity/identity-ports.ts';
 import { journalKeys } from '../../identity/keys.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import type { JsonFlag } from '../options.ts';
 import { counted, message, present, table, timeText } from '../output.ts';
 
 /**
@@ -178,10 +179,9 @@ async function complete({ context, etcd }: JournalSession, begun: KeyValue, entr
   }
 }
 
-export interface JournalFlags {
+export interface JournalFlags extends JsonFlag {
   /** Wall milliseconds. */
   readonly from?: number;
-  readonly json?: true;
 }
 
 /** Prints the journal. */
@@ -200,13 +200,7 @@ function entryJson({ number, entry, fault }: StoredEntry): object {
   return { number, at: timeText(atMs), who, command, arguments: given, outcome, code, note };
 }
 
-const COLUMNS = [
-  { title: 'entry', right: true },
-  { title: 'time' },
-  { title: 'who' },
-  { title: 'outcome' },
-  { title: 'command' },
-];
+const COLUMNS = ['>entry', 'time', 'who', 'outcome', 'command'];
 
 export function journalText(entries: readonly StoredEntry[]): string {
   const rows = entries.map(({ number, entry, fault }) => {

@@ -21,15 +21,11 @@ import type { LedgerLog } from '../../ledger/ledger-ports.ts';
 import { lossesNow, lossRecords } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
 import { journaled } from '../journal/journal-run.ts';
+import type { ConfirmFlags } from '../options.ts';
 import { present, table, timeText } from '../output.ts';
 import { ledgerWriter, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';
 import { confirm } from '../terminal.ts';
-
-export interface AdoptFlags {
-  readonly yes?: true;
-  readonly json?: true;
-}
 
 /** What --json prints. */
 interface AdoptView {
@@ -45,11 +41,11 @@ interface AdoptView {
 const MAX_TRIES = 20;
 
 /** Adopts this cluster, after a confirmation. */
-export async function runAdopt(context: CliContext, flags: AdoptFlags): Promise<void> {
+export async function runAdopt(context: CliContext, flags: ConfirmFlags): Promise<void> {
   await withSequences(context, (session) => adoptCluster(session, flags));
 }
 
-export async function adoptCluster(session: SequenceSession, { yes, json }: AdoptFlags): Promise<void> {
+export async function adoptCluster(session: SequenceSession, { yes, json }: ConfirmFlags): Promise<void> {
   const { context, config, source, etcd } = session;
   const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId });
@@ -69,7 +65,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
     return;
   }
   if (json !== true) context.err(adoptText(view));
-  await confirmAdoption(context, view, yes === true);
+  await confirmAdoption(context, view, yes);
   const given = { ledger: config.topics.ledger, cluster: clusterId, bound: bound?.id ?? null };
   await journaled(session, { command: 'namespace adopt-cluster', arguments: given }, async (note) => {
     note(`states losses in partitions ${due.map(({ partition }) => partition).join(', ')}`);
@@ -83,7 +79,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   present(context, json, { ...view, adopted: true }, () => text);
 }
 
-function confirmAdoption(context: CliContext, { cluster, bound }: AdoptView, yes: boolean): Promise<void> {
+function confirmAdoption(context: CliContext, { cluster, bound }: AdoptView, yes?: true): Promise<void> {
   const instead = bound === null || bound === cluster ? '' : ` instead of ${bound}`;
   const question = `Adopt the ledger of the cluster ${cluster}${instead}? What it lacks of decisions is FORGOTTEN.`;
   return confirm(context, question, yes);
@@ -230,20 +226,7 @@ function adoptText({ cluster, bound, partitions, sequences }: AdoptView): string
 type PartitionState = 'unknown' | 'damaged' | 'whole' | 'shorter' | 'other' | 'copied' | 'shifted';
 
 /** What --json prints of a partition. */
-interface PartitionView {
-  readonly partition: number;
-  readonly ledger_start: number;
-  readonly ledger_end: number;
-  readonly request_end: number;
-  readonly etcd_end: number | null;
-  readonly state: PartitionState;
-  /** How many entries the ledger lacks at its end, at least. */
-  readonly missing: number;
-  /** By how much the offsets of entries differ from those that they were written for; null if no entry shows it. */
-  readonly shift: number | null;
-  /** When the last entry that etcd knows was appended. */
-  readonly etcd_time: string | null;
-}
+type PartitionView = Awaited<ReturnType<typeof viewPartition>>;
 
 /** Compares a partition with what etcd has of it. Rejects as the ledger does. */
 async function viewPartition(
@@ -251,7 +234,7 @@ async function viewPartition(
   { topics }: Pick<Config, 'topics'>,
   partition: number,
   { head, damage }: StoredEnd,
-): Promise<PartitionView> {
+) {
   const { from: start, to: end } = await wholePartition(source, topics.ledger, partition);
   const { to: requestEnd } = await wholePartition(source, topics.requests, partition);
   const log = { partition, end, entries: new KafkaLedgerEntries({ ...source, topic: topics.ledger }) };
@@ -263,8 +246,11 @@ async function viewPartition(
     request_end: requestEnd,
     etcd_end: head?.end ?? null,
     state: damage === undefined ? await stateOf(head, log) : 'damaged',
+    /** How many entries the ledger lacks at its end, at least. */
     missing: Math.max(0, (head?.end ?? 0) - end),
+    /** By how much the offsets of entries differ from those that they were written for; null if no entry shows it. */
     shift: usualShift(last) ?? null,
+    /** When the last entry that etcd knows was appended. */
     etcd_time: head === undefined ? null : timeText(head.time),
   };
 }
@@ -291,14 +277,7 @@ const MEANINGS: Readonly<Record<PartitionState, string>> = {
 };
 
 function partitionsText(views: readonly PartitionView[]): string {
-  const columns = [
-    { title: 'partition', right: true },
-    { title: 'ledger', right: true },
-    { title: 'etcd', right: true },
-    { title: 'missing', right: true },
-    { title: 'offsets', right: true },
-    { title: 'the ledger' },
-  ];
+  const columns = ['>partition', '>ledger', '>etcd', '>missing', '>offsets', 'the ledger'];
   const offsets = (shift: number | null) =>
     shift === null ? '-' : shift === 0 ? 'equal' : `${shift > 0 ? '+' : ''}${shift}`;
   const rows = views.map((view) => [

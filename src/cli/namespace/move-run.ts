@@ -13,13 +13,9 @@ import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import { requireNoOwners } from '../../identity/rebuild.ts';
 import type { CliContext } from '../context.ts';
 import { journaled } from '../journal/journal-run.ts';
+import type { ConfirmFlags } from '../options.ts';
 import { counted, present } from '../output.ts';
 import { confirm } from '../terminal.ts';
-
-export interface MoveFlags {
-  readonly yes?: true;
-  readonly json?: true;
-}
 
 /** `config` has the prefix to which the namespace moves. */
 export interface MoveSession {
@@ -42,7 +38,7 @@ const CHUNK_BYTES = 512 * 1_024;
 const MAX_TRIES = 5;
 
 /** Moves the namespace, after a confirmation. */
-export async function runMove(context: CliContext, flags: MoveFlags): Promise<void> {
+export async function runMove(context: CliContext, flags: ConfirmFlags): Promise<void> {
   const config = loadWorkerConfig(context.env);
   await withEtcd(config.etcd, (etcd) => moveNamespace({ context, etcd, config }, flags));
 }
@@ -58,7 +54,7 @@ export async function runMove(context: CliContext, flags: MoveFlags): Promise<vo
  * one prefix lies below the other; OVERTAKEN if something else writes meanwhile; NOT_CONFIRMED, ETCD_UNAVAILABLE,
  * ETCD_REFUSED. Safe to repeat after any of them.
  */
-export async function moveNamespace(session: MoveSession, { yes, json }: MoveFlags): Promise<void> {
+export async function moveNamespace(session: MoveSession, { yes, json }: ConfirmFlags): Promise<void> {
   const { context, etcd, config } = session;
   const { idSpace, datacenterId } = config;
   const { prefix } = config.etcd;
@@ -76,7 +72,7 @@ export async function moveNamespace(session: MoveSession, { yes, json }: MoveFla
   await requireUnheld(etcd, [claim.prefix, prefix], datacenterId);
   await requireSameBindings(session, from, bindings);
   const question = `Move ${what} from ${from} to ${to}? None of its workers may run.`;
-  await confirm(context, question, yes === true);
+  await confirm(context, question, yes);
   const copied = await journaledMove(session, claim, to);
   const text =
     `moved to ${to}, with ${counted(copied, 'key')} of ledgers and topics\n` +

@@ -24,21 +24,20 @@ import { ledgerTail, startWitness } from '../../worker/ledger-tail.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { journaled } from '../journal/journal-run.ts';
 import { withCluster } from '../kafka-session.ts';
+import type { ConfirmFlags, JsonFlag } from '../options.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
 import { acquireRefusal, foundText, type LedgerFound, searchLedgers, viewFound, witnessReadToEnd } from './found.ts';
 
-export interface RebuildFlags {
-  readonly yes?: true;
+export interface RebuildFlags extends ConfirmFlags {
   readonly now?: number;
   readonly ledger?: readonly string[];
   readonly withoutLedger?: readonly string[];
   readonly forgedAfter?: number;
-  readonly json?: true;
 }
 
 /** Shows the namespace, and why workers refuse it. */
-export async function showNamespace(context: CliContext, json: boolean): Promise<void> {
+export async function showNamespace(context: CliContext, { json }: JsonFlag): Promise<void> {
   const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const found = await readStoredNamespace(etcd, witness, keys);
@@ -105,7 +104,7 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
     });
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
-  await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes === true);
+  await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes);
   const given = {
     ledger: options.ledger,
     without_ledger: options.withoutLedger,
@@ -211,10 +210,9 @@ export async function confirmedTime(
 
 export type EtcdRole = 'worker' | 'operator' | 'admin';
 
-export interface RightsFlags {
+export interface RightsFlags extends JsonFlag {
   readonly user: string;
   readonly role: EtcdRole;
-  readonly json?: true;
 }
 
 /** A right in etcd on one key, or on all keys with this prefix. */

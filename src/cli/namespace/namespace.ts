@@ -1,8 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader } from '../options.ts';
-import type { AdoptFlags } from './adopt-run.ts';
-import type { MoveFlags } from './move-run.ts';
+import { type ConfirmFlags, type JsonFlag, TIME_HELP, timeReader } from '../options.ts';
 import type { EtcdRole, RebuildFlags, RightsFlags } from './namespace-run.ts';
 
 const SHOW_HELP = `
@@ -35,9 +33,7 @@ export function namespaceCommand(context: CliContext): Command {
     .description('Show what etcd and the witness topic hold, and whether etcd was rolled back.')
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
-    .action(async (options: { json?: true }) =>
-      (await import('./namespace-run.ts')).showNamespace(context, options.json === true),
-    );
+    .action(async (flags: JsonFlag) => (await import('./namespace-run.ts')).showNamespace(context, flags));
   const rebuild = new Command('rebuild')
     .description('Rebuild the namespace, above every ID that was ever allocated.')
     .option('--yes', 'do not ask for confirmation')
@@ -84,7 +80,7 @@ function moveCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"from","to","copied","moved"}')
     .addHelpText('after', MOVE_HELP)
-    .action(async (flags: MoveFlags) => (await import('./move-run.ts')).runMove(context, flags));
+    .action(async (flags: ConfirmFlags) => (await import('./move-run.ts')).runMove(context, flags));
 }
 
 const ADOPT_HELP = `
@@ -109,7 +105,7 @@ export function adoptCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"cluster","bound","partitions","sequences","adopted"}')
     .addHelpText('after', ADOPT_HELP)
-    .action(async (flags: AdoptFlags) => (await import('./adopt-run.ts')).runAdopt(context, flags));
+    .action(async (flags: ConfirmFlags) => (await import('./adopt-run.ts')).runAdopt(context, flags));
 }
 
 const RIGHTS_HELP = `

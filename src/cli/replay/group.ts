@@ -109,10 +109,7 @@ async function requireWhole(
   });
   const found = new Map<number, string>();
   const spans = read.map(({ span }) => span);
-  const take = (record: TopicRecord) => {
-    found.set(record.partition, readOf(record).digest);
-    return false;
-  };
+  const take = (record: TopicRecord) => found.set(record.partition, readOf(record).digest);
   await readSpans(source, spans, { signal: context.stop, take, skipsDense: true });
   const short = planned.filter(({ span, committed: at }) => (at?.offset ?? 0) > span.to).map(({ span }) => span);
   const other = read.filter(({ span, digest }) => found.get(span.partition) !== digest).map(({ span }) => span);
@@ -139,7 +136,7 @@ async function ledgerBounds({ source, config, context }: Tools) {
   const trimmed = whole.filter(({ from }) => from > 0);
   const oldest = new Map<number, number>();
   const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
-  const take = ({ partition, timestampMs }: TopicRecord) => void oldest.set(partition, timestampMs);
+  const take = ({ partition, timestampMs }: TopicRecord) => oldest.set(partition, timestampMs);
   await readSpans(source, first, { signal: context.stop, take });
   const starts = new Map<number, number>();
   for (const { partition } of trimmed) {
@@ -304,7 +301,6 @@ async function statedBelow(
   let below = 0;
   const take = (record: TopicRecord) => {
     below = readReplay(record) ?? below;
-    return false;
   };
   await readSpans(source, [{ ...whole, from }], { signal: context.stop, take });
   return below;

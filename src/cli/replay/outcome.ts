@@ -1,14 +1,13 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { changesSequence, decodeLedgerEntry } from '../../codec/ledger-entry.ts';
-import { readLedgerKey } from '../../codec/ledger-key.ts';
+import { changesSequence } from '../../codec/ledger-entry.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { printable } from '../../core/visible.ts';
-import { unlessInvalid } from '../../errors.ts';
 import type { Found, FoundBatch } from '../audit/found.ts';
 import { idsIn } from '../audit/ids.ts';
 import type { JoinCounts } from '../audit/replies.ts';
 import { type Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { counted } from '../output.ts';
+import { sequenceRecord } from '../sequence/sequence-log.ts';
 import type { palette } from '../terminal.ts';
 import type { PartitionPlan } from './plan.ts';
 
@@ -28,16 +27,8 @@ export interface ReplayOutcome {
 }
 
 /** For --json, without the plan. */
-export function outcomeJson({
-  readAgain,
-  forwarded,
-  join,
-  numbers,
-  errors,
-  given,
-  dead,
-  findings,
-}: ReplayOutcome): object {
+export function outcomeJson(outcome: ReplayOutcome): object {
+  const { readAgain, forwarded, join, numbers, errors, given, dead, findings } = outcome;
   return {
     read_again: readAgain,
     forwarded,
@@ -123,22 +114,17 @@ export class Given {
   /**
    * Takes records of all topics, for the numbers in those of the ledger. What can't be read is a finding of the audit.
    */
-  takeRecord({ topic, key, value, headers, partition, offset }: TopicRecord): void {
+  takeRecord(record: TopicRecord): void {
+    const { topic, partition, offset } = record;
     const { ledger, isNew } = this.#options;
-    if (topic !== ledger || !isNew({ topic, partition, offset })) return;
-    const read = unlessInvalid(() =>
-      key === null || value === null
-        ? undefined
-        : { named: readLedgerKey(key), entry: decodeLedgerEntry(value, headers) },
-    );
-    if (read?.named.kind !== 'numbers' || read.entry.kind !== 'numbers') return;
-    const { named, entry } = read;
+    const read = topic === ledger && isNew(record) ? sequenceRecord(record) : undefined;
+    if (read?.requestId === undefined) return;
+    const { sequence, requestId, entry } = read;
     if (!changesSequence(entry, offset) || !this.#isReadAgain(partition, entry.requestOffset)) return;
     const { first, count, step } = entry;
     const to = first + (count - 1) * step;
     const numbers = count === 1 ? `${first}` : `${first} to ${to}${step === 1 ? '' : ` by ${step}`}`;
     this.numbers += count;
-    const { sequence, requestId } = named;
     this.#add(`${sequence} ${numbers}`, requestId, { partition, offset }, { sequence, from: first, to, count });
   }
 

@@ -97,7 +97,7 @@ export function requestsIn(plan: readonly PartitionPlan[]): number {
   return plan.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title, right: true }));
+const COLUMNS = ['>partition', '>from', '>to', '>requests'];
 
 /**
  * The requests whose decision a new statement changes. Those of an earlier replay that is still in progress are among
@@ -141,12 +141,7 @@ export function undecidedJson(undecided: readonly UndecidedRequests[]): object[]
   });
 }
 
-const UNDECIDED_COLUMNS = [
-  { title: 'wanted', right: true },
-  { title: 'of' },
-  { title: 'by requests', right: true },
-  { title: 'reply topic' },
-];
+const UNDECIDED_COLUMNS = ['>wanted', 'of', '>by requests', 'reply topic'];
 
 /**
  * The requests without a decision as text: what `--decide-refused` may take, of each sequence and by each reply topic,

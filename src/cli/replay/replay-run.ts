@@ -21,6 +21,7 @@ import { type CliContext, EXIT } from '../context.ts';
 import { letterOf } from '../dead-letters/letter-view.ts';
 import { journaled } from '../journal/journal-run.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
+import type { ConfirmFlags } from '../options.ts';
 import { counted, jsonLine, present, timeText } from '../output.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
@@ -47,7 +48,7 @@ import {
   undecidedText,
 } from './plan.ts';
 
-export interface ReplayOptions {
+export interface ReplayOptions extends ConfirmFlags {
   readonly from?: number;
   readonly offset?: number;
   readonly partition?: number;
@@ -58,10 +59,8 @@ export interface ReplayOptions {
   readonly decideRefused?: true;
   /** How much of what is newly given is listed. */
   readonly max: number;
-  readonly yes?: true;
   readonly wait: boolean;
   readonly verify: boolean;
-  readonly json?: true;
 }
 
 interface Session extends KafkaSession {
@@ -94,7 +93,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
       if (options.json === true) context.out(jsonLine({ ...planned, ...more }));
     };
     if (count === 0 || etcd === undefined) return only();
-    await confirm(context, question(count, undecided), options.yes === true);
+    await confirm(context, question(count, undecided), options.yes);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
     await moveOffsets(session, etcd, prospect);

@@ -1,8 +1,8 @@
 import { tmpdir } from 'node:os';
 import { Command } from 'commander';
-import { LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
+import { LEDGER_FLAG, LEDGER_HELP } from '../audit/audit.ts';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader, wholeNumber } from '../options.ts';
+import { repeated, TIME_HELP, timeReader, wholeNumber } from '../options.ts';
 import type { ReplayOptions } from './replay-run.ts';
 
 const EXAMPLES = `

@@ -30,7 +30,7 @@ export interface SequenceLogOptions {
   readonly partitions: number;
   readonly topics: Pick<KafkaConfig['topics'], 'ledger' | 'ledgerRetentionMs'>;
   /** Reads the spans, and gives each record to `take`, in log order. */
-  readonly read: (spans: readonly Span[], take: (record: TopicRecord) => undefined) => Promise<void>;
+  readonly read: (spans: readonly Span[], take: (record: TopicRecord) => void) => Promise<void>;
 }
 
 /** What the ledger says of its sequences, in some or all partitions, and up to where it was read. */
@@ -148,10 +148,7 @@ export class SequenceLog {
     const readings = new Map(works.map(([{ partition }, reading]) => [partition, reading]));
     await this.#options.read(
       works.map(([span]) => span),
-      (record) => {
-        readings.get(record.partition)?.take(record, stated);
-        return undefined;
-      },
+      (record) => readings.get(record.partition)?.take(record, stated),
     );
     for (const [{ partition, to }, reading] of works) {
       reading.end = Math.max(reading.end, to);

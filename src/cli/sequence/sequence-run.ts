@@ -8,6 +8,7 @@ import type { Head } from '../../ledger/heads.ts';
 import { type Change, carryOut } from '../../ledger/sequence-order.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { journaled } from '../journal/journal-run.ts';
+import type { ConfirmFlags, JsonFlag } from '../options.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
 import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';
@@ -21,10 +22,6 @@ import {
   viewSequences,
 } from './sequence-view.ts';
 
-export interface JsonFlag {
-  readonly json?: true;
-}
-
 /** What a sequence may be changed to. */
 export interface ChangeFlags extends JsonFlag {
   readonly step?: number;
@@ -36,18 +33,13 @@ export interface CreateFlags extends ChangeFlags {
   readonly start: number;
 }
 
-export interface RestartFlags extends JsonFlag {
+export interface RestartFlags extends ConfirmFlags {
   readonly at: number;
-  readonly yes?: true;
 }
 
 export interface ListFlags extends JsonFlag {
   readonly all?: true;
   readonly names?: true;
-}
-
-export interface CloseFlags extends JsonFlag {
-  readonly yes?: true;
 }
 
 type Stated = Omit<Statement, 'edition'>;
@@ -120,8 +112,8 @@ export async function redefineSequence(context: CliContext, name: string, flags:
 }
 
 /** Closes a sequence. */
-export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
-  await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
+export async function closeSequence(context: CliContext, name: string, flags: ConfirmFlags): Promise<void> {
+  await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes);
   const change = (now: Stated) => ({ ...now, closed: true });
   const of = { command: 'close', flags, change, given: {} } as const;
   await withSequences(context, (session) => changeSequence(session, name, of));

@@ -14,7 +14,7 @@ import type { LedgerLog } from '../../ledger/ledger-ports.ts';
 import type { OrderLog } from '../../ledger/sequence-order.ts';
 import type { CliContext } from '../context.ts';
 import { readShown, withCluster } from '../kafka-session.ts';
-import { SequenceLog } from './sequence-log.ts';
+import { SequenceLog, type SequenceLogOptions } from './sequence-log.ts';
 
 /** A command that is connected to both memories of sequences. */
 export interface SequenceSession {
@@ -31,27 +31,26 @@ export interface SequenceSession {
 
 export async function withSequences<T>(context: CliContext, use: (session: SequenceSession) => Promise<T>): Promise<T> {
   const config = loadWorkerConfig(context.env);
-  return await withCluster(context, config, (source) =>
-    withEtcd(config.etcd, async (etcd) => use(await sequenceSession(context, config, source, etcd))),
-  );
-}
-
-async function sequenceSession(
-  context: CliContext,
-  config: Config,
-  source: Source,
-  etcd: EtcdClient,
-): Promise<SequenceSession> {
-  const { topics } = config;
   const keysOf = headKeysOf(config);
-  const log = new SequenceLog({
-    source,
-    topics,
-    partitions: await servedPartitions(etcd, config, source),
-    read: (spans, take) => readShown({ context, source }, spans, 'reading the ledger', take),
-  });
-  const namespace = await namespaceOf(etcd, config);
-  return { context, config, source, etcd, log, heads: new EtcdHeads({ etcd, keysOf }), namespace, keysOf };
+  return await withCluster(context, config, (source) =>
+    withEtcd(config.etcd, async (etcd) => {
+      const partitions = await servedPartitions(etcd, config, source);
+      const read: SequenceLogOptions['read'] = (spans, take) =>
+        readShown({ context, source }, spans, 'reading the ledger', take);
+      const log = new SequenceLog({ source, topics: config.topics, partitions, read });
+      const namespace = await namespaceOf(etcd, config);
+      return await use({
+        context,
+        config,
+        source,
+        etcd,
+        log,
+        heads: new EtcdHeads({ etcd, keysOf }),
+        namespace,
+        keysOf,
+      });
+    }),
+  );
 }
 
 /**

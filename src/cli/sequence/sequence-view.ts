@@ -141,17 +141,8 @@ function saidOf(
 
 /** A line for each, and below what it means that the ledger and etcd don't agree. */
 export function sequencesText(views: readonly SequenceView[]): string {
-  const columns = [
-    { title: 'sequence' },
-    { title: 'partition', right: true },
-    { title: 'next', right: true },
-    { title: 'in etcd', right: true },
-    { title: 'step', right: true },
-    { title: 'largest', right: true },
-    { title: 'edition', right: true },
-    { title: 'written as' },
-    { title: 'state' },
-  ];
+  const numbers = ['>partition', '>next', '>in etcd', '>step', '>largest', '>edition'];
+  const columns = ['sequence', ...numbers, 'written as', 'state'];
   const rows = views.map((one) => [
     one.sequence,
     String(one.partition),

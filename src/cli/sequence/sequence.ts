@@ -3,8 +3,8 @@ import { checkSequence } from '../../codec/request-checks.ts';
 import { formatFault } from '../../codec/sequence-format.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../options.ts';
-import type { ChangeFlags, CloseFlags, CreateFlags, JsonFlag, ListFlags, RestartFlags } from './sequence-run.ts';
+import { type ConfirmFlags, type JsonFlag, wholeNumber } from '../options.ts';
+import type { ChangeFlags, CreateFlags, ListFlags, RestartFlags } from './sequence-run.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
 const NUMBER = wholeNumber(0, MAX);
@@ -137,7 +137,7 @@ export function sequenceCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON, as show does')
     .addHelpText('after', CLOSE_HELP)
-    .action(async (name: string, flags: CloseFlags) => (await run()).closeSequence(context, name, flags));
+    .action(async (name: string, flags: ConfirmFlags) => (await run()).closeSequence(context, name, flags));
   const family = new Command('sequence').description(
     'Create, show and change named sequences, for numbers without gaps.',
   );

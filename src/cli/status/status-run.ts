@@ -1,37 +1,18 @@
 import { type CliContext, EXIT } from '../context.ts';
+import type { JsonFlag } from '../options.ts';
 import { counted, present, spanText, table } from '../output.ts';
 import { palette } from '../terminal.ts';
 import { askAll, type WorkerAnswer, type WorkerChoice, workersToAsk } from './ask.ts';
 
-export interface StatusFlags extends WorkerChoice {
-  readonly json?: true;
-}
-
 /** A worker in the view. What it did not say is null. */
-export interface WorkerRow {
-  readonly address: string;
-  readonly reachable: boolean;
-  readonly ready: boolean;
-  /** A code of the runbook; UNREACHABLE: it did not answer, UNREADABLE: something that is no worker did. */
-  readonly reason: string | null;
-  readonly detail: string | null;
-  readonly warning: string | null;
-  readonly version: string | null;
-  readonly worker_id: number | null;
-  readonly fence: string | null;
-  /** Until the worker stops by itself unless etcd answers. */
-  readonly lease_margin_ms: number | null;
-  readonly uptime_ms: number | null;
-  readonly owned_partitions: number;
-  readonly standby_partitions: number;
-  /** Entries that the copy lacks which is furthest behind. */
-  readonly copy_lag: number;
-  /** How long the oldest request waits in a partition that it owns. */
-  readonly oldest_request_ms: number;
-}
+type WorkerRow = ReturnType<typeof fieldsOf>;
 
 /** Shows the chosen workers, and fails unless each is ready. */
-export async function runStatus(context: CliContext, names: readonly string[], flags: StatusFlags): Promise<void> {
+export async function runStatus(
+  context: CliContext,
+  names: readonly string[],
+  flags: WorkerChoice & JsonFlag,
+): Promise<void> {
   const places = await workersToAsk(context, names, flags);
   const answers = await askAll(context, places, '/status');
   const workers = places.map(({ address }, i) => rowOf(address, answers[i] ?? { fault: 'it was not asked' }));
@@ -46,52 +27,43 @@ function countsOf(workers: readonly WorkerRow[]) {
   return { ready, not_ready: workers.length - ready - unreachable, unreachable };
 }
 
-const SILENT = {
-  reachable: false,
-  ready: false,
-  detail: null,
-  warning: null,
-  version: null,
-  worker_id: null,
-  fence: null,
-  lease_margin_ms: null,
-  uptime_ms: null,
-  owned_partitions: 0,
-  standby_partitions: 0,
-  copy_lag: 0,
-  oldest_request_ms: 0,
-};
-
 /** The row of a worker by its answer to /status, whatever is in it: another program may listen there. */
 export function rowOf(address: string, asked: WorkerAnswer): WorkerRow {
-  if ('fault' in asked) return { ...SILENT, address, reason: 'UNREACHABLE', detail: asked.fault };
+  const silent = { ...fieldsOf(address, {}), reachable: false };
+  if ('fault' in asked) return { ...silent, reason: 'UNREACHABLE', detail: asked.fault };
   const status = recordOf(parsed(asked.body));
   const reason = textIn(status, 'reason');
-  if (asked.code === 503 && reason !== null) return { ...SILENT, address, reachable: true, reason };
-  const { ready, partitions } = status;
-  if (asked.code !== 200 || typeof ready !== 'boolean' || !Array.isArray(partitions)) {
-    const detail = `its answer is not that of a worker (${asked.code})`;
-    return { ...SILENT, address, reachable: true, reason: 'UNREADABLE', detail };
-  }
+  if (asked.code === 503 && reason !== null) return { ...silent, reachable: true, reason };
+  if (asked.code === 200 && typeof status.ready === 'boolean' && Array.isArray(status.partitions))
+    return fieldsOf(address, status);
+  const detail = `its answer is not that of a worker (${asked.code})`;
+  return { ...silent, reachable: true, reason: 'UNREADABLE', detail };
+}
+
+function fieldsOf(address: string, status: Fields) {
   const identity = recordOf(status.identity);
-  const copies = partitions.map(recordOf);
+  const copies = Array.isArray(status.partitions) ? status.partitions.map(recordOf) : [];
   const owned = copies.filter((copy) => copy.owned === true);
   const [now, started] = [numberIn(status, 'now_ms'), numberIn(status, 'started_ms')];
   return {
     address,
     reachable: true,
-    ready,
-    reason,
+    ready: status.ready === true,
+    /** A code of the runbook; UNREACHABLE: it did not answer, UNREADABLE: something that is no worker did. */
+    reason: textIn(status, 'reason'),
     detail: textIn(status, 'detail'),
     warning: textIn(status, 'warning'),
     version: textIn(status, 'version'),
     worker_id: numberIn(identity, 'worker_id'),
     fence: textIn(identity, 'fence'),
+    /** Until the worker stops by itself unless etcd answers. */
     lease_margin_ms: numberIn(identity, 'lease_margin_ms'),
     uptime_ms: now === null || started === null ? null : now - started,
     owned_partitions: owned.length,
     standby_partitions: copies.length - owned.length,
+    /** Entries that the copy lacks which is furthest behind. */
     copy_lag: highest(copies, 'copy_lag'),
+    /** How long the oldest request waits in a partition that it owns. */
     oldest_request_ms: highest(owned, 'oldest_request_ms'),
   };
 }
@@ -124,18 +96,8 @@ function highest(rows: readonly Fields[], name: string): number {
   return rows.reduce((most, row) => Math.max(most, numberIn(row, name) ?? 0), 0);
 }
 
-const COLUMNS = [
-  { title: 'address' },
-  { title: 'state' },
-  { title: 'version' },
-  { title: 'worker', right: true },
-  { title: 'lease', right: true },
-  { title: 'up', right: true },
-  { title: 'owned', right: true },
-  { title: 'standby', right: true },
-  { title: 'lag', right: true },
-  { title: 'oldest', right: true },
-];
+const NUMBERS = ['>worker', '>lease', '>up', '>owned', '>standby', '>lag', '>oldest'];
+const COLUMNS = ['address', 'state', 'version', ...NUMBERS];
 
 /** A table, then a line for each worker that needs a look. */
 function statusText(context: CliContext, workers: readonly WorkerRow[]): string {

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../options.ts';
-import type { StatusFlags } from './status-run.ts';
+import { type JsonFlag, wholeNumber } from '../options.ts';
+import type { WorkerChoice } from './ask.ts';
 
 const HELP = `
 It asks the status page of each worker, at the ops port. Without a worker and without --all, that is the worker of this machine, at
@@ -26,7 +26,7 @@ export function statusCommand(context: CliContext): Command {
       'print one line of JSON: {"workers":[{"address","reachable","ready","reason","worker_id",…}],"ready","not_ready","unreachable"}',
     )
     .addHelpText('after', HELP)
-    .action(async (names: readonly string[], flags: StatusFlags) =>
+    .action(async (names: readonly string[], flags: WorkerChoice & JsonFlag) =>
       (await import('./status-run.ts')).runStatus(context, names, flags),
     );
 }

@@ -8,13 +8,13 @@ import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import type { JsonFlag } from '../options.ts';
 import { present } from '../output.ts';
 import { palette } from '../terminal.ts';
 
-export interface InitOptions {
+export interface InitOptions extends JsonFlag {
   readonly replyTopic?: readonly string[];
   readonly managed?: true;
-  readonly json?: true;
 }
 
 /** Creates the missing topics, and checks all. */
@@ -51,19 +51,12 @@ function schemasJson(registered: readonly RegisteredSchema[]): Readonly<Record<s
 }
 
 /** Checks the topics. */
-export async function runCheck(context: CliContext, json: boolean): Promise<void> {
+export async function runCheck(context: CliContext, { json }: JsonFlag): Promise<void> {
   const config = loadKafkaConfig(context.env);
-  const {
-    clusterId,
-    warnings: accepted,
-    faults,
-    added,
-    differences,
-    remedies: fixes,
-    hidden,
-  } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
+  const report = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
-  const warnings = [...accepted, ...added];
+  const { clusterId, faults, added, differences, remedies: fixes, hidden } = report;
+  const warnings = [...report.warnings, ...added];
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, registry };
   const paint = palette(context);
@@ -93,13 +86,12 @@ function textOf(kind: string): (fault: TopicFault) => string {
   return ({ code, message }) => `${kind} ${code}: ${message}`;
 }
 
-export interface AclFlags {
+export interface AclFlags extends JsonFlag {
   readonly principal: string;
   readonly role: Role;
   readonly replyTopic?: readonly string[];
   readonly nestjs?: true;
   readonly apply?: true;
-  readonly json?: true;
 }
 
 /** Prints or grants the rights. */

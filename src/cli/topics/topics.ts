@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { ROLES } from '../../adapters/kafka/topics/rights.ts';
 import type { CliContext } from '../context.ts';
+import type { JsonFlag } from '../options.ts';
 import type { AclFlags, InitOptions } from './topics-run.ts';
 
 const INIT_HELP = `
@@ -40,9 +41,7 @@ export function topicsCommand(context: CliContext): Command {
     .description('Check whether a worker can start on the topics, and print what to fix.')
     .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","fixes","hidden"}')
     .addHelpText('after', CHECK_HELP)
-    .action(async (options: { json?: true }) =>
-      (await import('./topics-run.ts')).runCheck(context, options.json === true),
-    );
+    .action(async (flags: JsonFlag) => (await import('./topics-run.ts')).runCheck(context, flags));
   return new Command('topics')
     .description('Create and check the topics, and grant rights on them.')
     .addCommand(init)

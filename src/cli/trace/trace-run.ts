@@ -12,10 +12,10 @@ import { loadEtcdConfig } from '../../config/config.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
-import { chosenLayout, formSettings, orUsageError } from '../chosen.ts';
+import { chosenLayout, formSettings, orUsageError, SEE_LAYOUT } from '../chosen.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
-import type { FormFlags, LayoutOptions } from '../options.ts';
+import type { FormFlags, JsonFlag, LayoutOptions } from '../options.ts';
 import { counted, present, timeText } from '../output.ts';
 import { sequenceRecord } from '../sequence/sequence-log.ts';
 import { palette } from '../terminal.ts';
@@ -31,12 +31,11 @@ import {
   type TracedEntry,
 } from './search.ts';
 
-export interface TraceOptions extends LayoutOptions, FormFlags {
+export interface TraceOptions extends LayoutOptions, FormFlags, JsonFlag {
   readonly allReplies?: true;
   readonly sequence?: string;
   readonly number?: number;
   readonly correlationId?: Buffer;
-  readonly json?: true;
 }
 
 interface TracedRequest {
@@ -57,45 +56,27 @@ export async function runTrace(
   const layout = chosenLayout(options, context.env, command);
   const settings = formSettings(layout, options, context.env);
   const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
-  const trace = await traceId(
-    context,
-    { id, layout, timeMs: timeOf(id, layout, command) },
-    options.allReplies === true,
-  );
+  const timeMs = orUsageError(command, () => tickStartMs(layout, decompose(layout, id).ticks), SEE_LAYOUT);
+  const trace = await withKafka(context, async (session) => {
+    const traced = await findEntry(session, id, timeMs);
+    if (traced === undefined) {
+      throw new IdallocError(
+        'NOT_FOUND',
+        `no entry of '${session.config.topics.ledger}' has ${id}. An ID over HTTP without an Idempotency-Key is in no topic: ` +
+          `${await allocatorOf(context, { id, layout, timeMs })}. Otherwise it was never delivered (a gap), is older than the ledger, ` +
+          `is of another layout or namespace, or was written more than 15 minutes after ${timeText(timeMs)}`,
+      );
+    }
+    const request = await findRequest(session, traced);
+    return { id, traced, request, replies: await findReplies(session, traced, options.allReplies === true) };
+  });
   present(context, options.json, traceJson(trace), () => traceText(context, trace));
-}
-
-function timeOf(id: bigint, layout: Layout, command: Command): number {
-  try {
-    return tickStartMs(layout, decompose(layout, id).ticks);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return command.error(`error: ${error.message}; see --layout`);
-  }
 }
 
 interface WantedId {
   readonly id: bigint;
   readonly layout: Layout;
   readonly timeMs: number;
-}
-
-async function traceId(context: CliContext, wanted: WantedId, allReplies: boolean): Promise<TracedRequest> {
-  const { id, timeMs } = wanted;
-  return withKafka(context, async (session) => {
-    const traced = await findEntry(session, id, timeMs);
-    if (traced === undefined) {
-      throw new IdallocError(
-        'NOT_FOUND',
-        `no entry of '${session.config.topics.ledger}' has ${id}. An ID over HTTP without an Idempotency-Key is in no topic: ` +
-          `${await allocatorOf(context, wanted)}. Otherwise it was never delivered (a gap), is older than the ledger, ` +
-          `is of another layout or namespace, or was written more than 15 minutes after ${timeText(timeMs)}`,
-      );
-    }
-    const request = await findRequest(session, traced);
-    const replies = await findReplies(session, traced, allReplies);
-    return { id, traced, request, replies };
-  });
 }
 
 /** Who allocated an ID, by its fields and by who holds the worker ID now, as far as etcd can be asked. */
@@ -243,18 +224,25 @@ interface TracedNumber {
 /**
  * Finds the request that a number of a sequence was given to, and prints it. Reads the home partition of the sequence.
  */
-export async function traceNumber(
-  context: CliContext,
-  { sequence, number, json }: { readonly sequence: string; readonly number: number; readonly json?: true },
-): Promise<void> {
-  const found = await withKafka(context, (session) => find(session, { sequence, number }));
-  present(context, json, viewOf(found, sequence, number), () => textOf(found, linesOf(found, sequence, number)));
+export async function traceNumber(context: CliContext, wanted: WantedNumber & JsonFlag): Promise<void> {
+  const found = await withKafka(context, (session) => find(session, wanted));
+  const { sequence, number, json } = wanted;
+  const { requestId, entry } = found;
+  const text = formatNumber(entry.format, number);
+  const last = entry.first + (entry.count - 1) * entry.step;
+  const lines = [
+    `number          ${text} of ${sequence}`,
+    `correlation ID  ${textOfId(requestId)}, which has ${entry.first} to ${last}`,
+  ];
+  present(context, json, { sequence, number, text, ...placeOf(found) }, () => textOf(found, lines));
 }
 
-async function find(
-  session: KafkaSession,
-  wanted: { readonly sequence: string; readonly number: number },
-): Promise<TracedNumber> {
+interface WantedNumber {
+  readonly sequence: string;
+  readonly number: number;
+}
+
+async function find(session: KafkaSession, wanted: WantedNumber): Promise<TracedNumber> {
   const { ledger } = session.config.topics;
   const homes = await homesOf(session, wanted.sequence);
   const spans = await Promise.all(homes.map((home) => wholePartition(session.source, ledger, home)));
@@ -270,10 +258,7 @@ async function find(
   );
 }
 
-function numbersWith(
-  record: TopicRecord,
-  { sequence, number }: { readonly sequence: string; readonly number: number },
-): TracedNumber | undefined {
+function numbersWith(record: TopicRecord, { sequence, number }: WantedNumber): TracedNumber | undefined {
   const read = sequenceRecord(record);
   if (read?.requestId === undefined || read.sequence !== sequence) return undefined;
   const { requestId, entry } = read;
@@ -295,10 +280,6 @@ function printNumbers(context: CliContext, found: TracedNumber, sequence: string
   present(context, json, { sequence, ...placeOf(found), numbers }, text);
 }
 
-function viewOf(found: TracedNumber, sequence: string, number: number): object {
-  return { sequence, number, text: formatNumber(found.entry.format, number), ...placeOf(found) };
-}
-
 function placeOf({ record, requestId, entry }: TracedNumber): object {
   return {
     correlation_id: textOfId(requestId),
@@ -314,14 +295,6 @@ function placeOf({ record, requestId, entry }: TracedNumber): object {
     },
     reply_topic: entry.replyTopic,
   };
-}
-
-function linesOf({ requestId, entry }: TracedNumber, sequence: string, number: number): readonly string[] {
-  const last = entry.first + (entry.count - 1) * entry.step;
-  return [
-    `number          ${formatNumber(entry.format, number)} of ${sequence}`,
-    `correlation ID  ${textOfId(requestId)}, which has ${entry.first} to ${last}`,
-  ];
 }
 
 /** The number, or the numbers, and where they come from. */

@@ -2,7 +2,8 @@ import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-log.ts';
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { CliContext } from '../../../src/cli/context.ts';
 import { readJournal } from '../../../src/cli/journal/journal-run.ts';
-import { type AdoptFlags, adoptCluster } from '../../../src/cli/namespace/adopt-run.ts';
+import { adoptCluster } from '../../../src/cli/namespace/adopt-run.ts';
+import type { ConfirmFlags } from '../../../src/cli/options.ts';
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import type { SequenceSession } from '../../../src/cli/sequence/sequence-session.ts';
 import type { JournalEntry } from '../../../src/codec/journal-entry.ts';
@@ -149,7 +150,7 @@ export class AdoptStage extends OrderStage {
   }
 
   /** Runs the command; `out` and `err` are what it prints. */
-  adopt(flags: AdoptFlags = { yes: true, json: true }): Promise<void> {
+  adopt(flags: ConfirmFlags = { yes: true, json: true }): Promise<void> {
     this.out = '';
     this.err = '';
     return this.loop.runtime.until(adoptCluster(this.session(), flags));

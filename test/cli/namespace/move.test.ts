@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { CliContext } from '../../../src/cli/context.ts';
 import { readJournal } from '../../../src/cli/journal/journal-run.ts';
-import { type MoveFlags, moveNamespace } from '../../../src/cli/namespace/move-run.ts';
+import { moveNamespace } from '../../../src/cli/namespace/move-run.ts';
+import type { ConfirmFlags } from '../../../src/cli/options.ts';
 import { ticks } from '../../../src/core/units.ts';
 import { bindingsOf, claimKey, ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../../src/identity/keys.ts';
@@ -48,7 +49,7 @@ async function move(prefix: string, { flags = { yes: true }, link = goodLink, ab
 }
 
 interface MoveCall {
-  readonly flags: MoveFlags;
+  readonly flags: ConfirmFlags;
   readonly link: Link;
   readonly about: Partial<CliContext>;
 }
