@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { HASTY_WINDOW } from './hasty-rules.ts';
+import { NOTIFIED } from './hasty-rules.ts';
 import { Load } from './load.ts';
 import type { Prometheus, Sample } from './prometheus.ts';
 import { Realm } from './realm.ts';
@@ -10,7 +10,7 @@ const JOB = 'idalloc-calm';
 const PARTITIONS = 3;
 const PACE_MS = 500;
 /** Alerts of this job, and those that are of no job. */
-const ALARMS = `ALERTS{alertstate="firing",job=~"${JOB}|"}`;
+const FIRING = `alertstate="firing",job=~"${JOB}|"`;
 
 /** Two workers that serve a steady load, with standbys, while Prometheus looks. */
 export class CalmWorkers implements AsyncDisposable {
@@ -37,21 +37,21 @@ export class CalmWorkers implements AsyncDisposable {
     await prometheus.scrape(JOB, workers);
     const following = `sum(idalloc_partition_state{job="${JOB}",state="following"})`;
     await expect.poll(() => prometheus.query(following)).toMatchObject([{ value: PARTITIONS }]);
-    await expect.poll(() => prometheus.query(`max_over_time(${ALARMS}[${HASTY_WINDOW}])`)).toEqual([]);
+    await expect.poll(() => prometheus.query(`ALERTS{${FIRING}}`)).toEqual([]);
     starting.move();
     return new CalmWorkers(prometheus, realm, workers, await prometheus.evaluations());
   }
 
   /**
-   * Waits until each rule was evaluated so often since the start, and returns what fired, and how many IDs were
-   * allocated.
+   * Waits until each rule was evaluated so often since the start, and returns what fired and a person would be
+   * notified of, and how many IDs were allocated.
    */
   async served(evaluations: number): Promise<{ readonly fired: readonly Sample[]; readonly ids: number }> {
     const seen = async () => (await this.#prometheus.evaluations()) - this.#before;
     await expect.poll(seen, { timeout: 2_000 * evaluations, interval: 1_000 }).toBeGreaterThanOrEqual(evaluations);
     const seconds = Math.floor((performance.now() - this.#beganMs) / 1_000);
     const [fired, ids] = await Promise.all([
-      this.#prometheus.query(`max_over_time(${ALARMS}[${seconds}s])`),
+      this.#prometheus.query(`max_over_time(ALERTS{${FIRING},${NOTIFIED}}[${seconds}s])`),
       this.#prometheus.query(`sum(increase(idalloc_ids_total{job="${JOB}"}[${seconds}s]))`),
     ]);
     return { fired, ids: ids[0]?.value ?? 0 };

@@ -8,6 +8,9 @@ import type { LogLine, WorkerProcess } from './worker-process.ts';
 /** A step back of the clock by less than this does not end the term. */
 const STEP_BACK_MS = 10;
 
+/** Why a worker stops that etcd does not answer. One that the machine paused names that, until etcd answers again. */
+export const WITHOUT_ETCD: readonly string[] = ['LEASE_SUSPENDED', 'PROCESS_PAUSED'];
+
 /**
  * The next closing of the gate, at line `from` of the log or later; the last one before, if the gate is closed there
  * already: on a busy machine it may close by itself, and does not close again.
@@ -57,6 +60,15 @@ export function fencesOf(worker: WorkerProcess): ReadonlySet<bigint> {
 
 function stops({ msg, reason }: LogLine): boolean {
   return msg === 'gate closed' && refuses(reason);
+}
+
+/**
+ * The lines, from `from` on, by which the gate closed for its lease or its clock, but for pauses of the process: a busy
+ * machine pauses it, and nothing that a test does but SIGSTOP.
+ */
+export function closings({ lines }: WorkerProcess, from: number): readonly LogLine[] {
+  const closed = lines.slice(from).filter(({ msg }) => /^gate closed/.test(msg ?? ''));
+  return closed.filter(({ reason }) => refuses(reason) && reason !== 'PROCESS_PAUSED');
 }
 
 /** All batches in replies so far, by their fences. */
