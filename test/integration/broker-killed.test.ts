@@ -38,6 +38,6 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await cluster.startNode(2);
     }
     await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.requests))}`);
-    expect(worker.gate()).toBe('open');
+    await expect.poll(() => worker.gate()).toBe('open');
   });
 });

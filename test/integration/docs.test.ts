@@ -8,7 +8,7 @@ import { curl } from '../support/curl.ts';
 import { blockCommands, readPage, type ShownCommand } from '../support/docs.ts';
 import type { Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
-import { KEPT_LEASE, Realm } from '../support/realm.ts';
+import { Realm, STEADY_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { ELSEWHERE, FOLLOWED, UNTESTED } from '../support/shown-commands.ts';
 import { misfit } from '../support/shown-output.ts';
@@ -34,7 +34,7 @@ beforeAll(async () => {
   // A short reservation, since a worker waits for it after a rebuild; a long lease, so that a slow machine keeps it.
   realm = await Realm.create(suiteServers(), {
     apiReplies: true,
-    env: { ...KEPT_LEASE, FORM_KEY: `1:${'5e'.repeat(32)}` },
+    env: { ...STEADY_LEASE, FORM_KEY: `1:${'5e'.repeat(32)}` },
   });
   orders = `${realm.env.REPLY_TOPIC_PREFIX}orders`;
 });
@@ -141,9 +141,9 @@ async function spoilTwo(): Promise<void> {
   const nowhere = `${realm.env.REPLY_TOPIC_PREFIX}nowhere`;
   const value = encodeIdRequest({ count: 3, correlationId: Buffer.from('order-1'), replyTopic: nowhere });
   await realm.sendRaw([{ key: 'order-1', value }]);
-  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 60_000 }).toBe(letters + 1);
+  await expect.poll(() => realm.records(realm.deadLetterTopic)).toBe(letters + 1);
   await realm.sendRaw([{ key: 'order-2', value: 'a text!' }]);
-  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 60_000 }).toBe(letters + 2);
+  await expect.poll(() => realm.records(realm.deadLetterTopic)).toBe(letters + 2);
 }
 
 async function emptyDeadLetters(): Promise<void> {

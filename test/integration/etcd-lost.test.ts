@@ -5,7 +5,7 @@ import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { KEPT_LEASE, SHORT_LEASE, SHORT_SESSION } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { suiteServers } from '../support/servers.ts';
-import { closed, nextReplyBy, opened, silencesMs } from '../support/stops.ts';
+import { closed, nextReplyBy, opened, silencesMs, WITHOUT_ETCD } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
@@ -49,7 +49,7 @@ describe.concurrent('etcd does not serve a worker', () => {
       const cutMs = performance.now();
       const moved = takenOver(partitions, other, scene.replies);
       const stop = await closed(victim, from);
-      expect(stop.reason).toBe('LEASE_SUSPENDED');
+      expect(WITHOUT_ETCD).toContain(stop.reason);
       const movedMs = await moved;
       await other.hasPartitions(PARTITIONS);
       const healedMs = performance.now();
@@ -66,7 +66,7 @@ describe.concurrent('etcd does not serve a worker', () => {
     // On a busy machine a process may be paused, or etcd or Kafka late for a short lease: each stop has such a cause.
     expect(history.stops).toBeGreaterThanOrEqual(1);
     expect(Math.min(...silencesMs([victim, other]))).toBeGreaterThanOrEqual(REFUSE_MS);
-    const caused = ['LEASE_SUSPENDED', 'PROCESS_PAUSED', 'RESERVATION_EXHAUSTED'];
+    const caused = [...WITHOUT_ETCD, 'RESERVATION_EXHAUSTED'];
     const reasons = other.lines.flatMap(({ msg, reason }) => (msg === 'gate closed' ? [String(reason)] : []));
     expect(reasons.filter((reason) => !caused.includes(reason))).toEqual([]);
   });
@@ -115,7 +115,9 @@ describe.concurrent('etcd does not serve a worker', () => {
     requireOwnEtcd({ skip });
     await using etcd = await OwnEtcd.small();
     const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
-    await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
+    // The reservation is short, and the lease is not lost meanwhile.
+    const env = { ...SHORT_LEASE, LEASE_TTL_SECONDS: KEPT_LEASE.LEASE_TTL_SECONDS };
+    await using scene = await Scene.open({ partitions: PARTITIONS, env }, servers);
     const { replies, realm } = scene;
     const holder = scene.start();
     await holder.ready();
@@ -125,15 +127,15 @@ describe.concurrent('etcd does not serve a worker', () => {
       await nextReplyBy(holder, replies);
       const from = holder.lines.length;
       await etcd.fill();
-      const stop = await closed(holder, from);
-      expect(stop).toMatchObject({ reason: 'RESERVATION_EXHAUSTED', detail: expect.stringMatching(remedy) });
-      expect(await readyz(holder)).toMatchObject({ reason: stop.reason, detail: expect.stringMatching(remedy) });
-      const refused = holder.lines.slice(from).find(({ msg }) => msg === 'etcd failed a call');
-      expect(refused).toMatchObject({ level: 50, remedy: expect.stringContaining('disarm the alarm') });
+      // Before that the machine may pause it, or etcd be slow.
+      const stop = await holder.line(({ reason }) => reason === 'RESERVATION_EXHAUSTED', from);
+      const named = { reason: stop.reason, detail: expect.stringMatching(remedy) };
+      await expect.poll(() => readyz(holder)).toMatchObject(named);
+      await holder.line(({ level, remedy: told }) => level === 50 && /disarm the alarm/.test(String(told)), from);
 
       const late = scene.start();
       await expect
-        .poll(() => readyz(late).catch(() => undefined), { timeout: 20_000 })
+        .poll(() => readyz(late).catch(() => undefined))
         .toMatchObject({
           reason: 'NO_IDENTITY',
           detail: expect.stringMatching(remedy),
@@ -143,7 +145,7 @@ describe.concurrent('etcd does not serve a worker', () => {
 
       const countedMs = performance.now();
       const before = await refusedWrites(holder);
-      await expect.poll(() => refusedWrites(holder), { timeout: 20_000 }).toBeGreaterThanOrEqual(before + 3);
+      await expect.poll(() => refusedWrites(holder)).toBeGreaterThanOrEqual(before + 3);
       const perSecond = ((await refusedWrites(holder)) - before) / ((performance.now() - countedMs) / 1_000);
 
       await etcd.free();

@@ -4,7 +4,7 @@ import { ownServers } from '../support/own-servers.ts';
 import { KEPT_LEASE, SHORT_LEASE } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { ETCD_SIZE, etcdLeader, SUITE } from '../support/servers.ts';
-import { closed, nextReplyBy, opened } from '../support/stops.ts';
+import { closed, closings, nextReplyBy, opened, WITHOUT_ETCD } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
@@ -20,7 +20,7 @@ const PATIENT_LEASE = {
 const PATIENCE_MS = Number(PATIENT_LEASE.ETCD_REFUSE_AFTER_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 const LATE_MS = 1_500;
-const WAIT_MS = 60_000;
+const WAIT_MS = 120_000;
 const MARGIN_EVERY_MS = 250;
 
 /**
@@ -59,6 +59,7 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
   );
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
   const margins: number[] = [];
+  const from = workers.map(({ lines }) => lines.length);
   const history = await scene.underLoad(async () => {
     await servers.pauseEtcd(frozen);
     const frozenMs = performance.now();
@@ -77,8 +78,9 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
     annotate,
     `leader frozen, leader killed: the least margin to the deadline was ${Math.min(...margins)} s of ${PATIENCE_MS / 1_000}`,
   );
-  expect(history.stops).toBe(0);
-  expect(new Set(workers.map((worker) => worker.gate()))).toEqual(new Set(['open']));
+  expect(workers.flatMap((worker, i) => closings(worker, from[i] ?? 0))).toEqual([]);
+  for (const worker of workers) await expect.poll(() => worker.gate()).toBe('open');
+  await report(annotate, `leader frozen, leader killed: ${JSON.stringify(history)}`);
 });
 
 test('with two of three etcd members frozen all workers stop, requests wait, and everything resumes by itself', async ({
@@ -97,8 +99,9 @@ test('with two of three etcd members frozen all workers stop, requests wait, and
   await Promise.all([servers.pauseEtcd(0), servers.pauseEtcd(1)]);
   const stops = await Promise.all(workers.map((worker, i) => closed(worker, from[i] ?? 0)));
   for (const { detail, reason, seenMs } of stops) {
+    expect(WITHOUT_ETCD).toContain(reason);
+    if (reason === 'PROCESS_PAUSED') continue;
     const silentMs = Number(/for (\d+) ms/.exec(String(detail))?.[1]);
-    expect(reason).toBe('LEASE_SUSPENDED');
     // That it stops no later, whether it allocates or not, is shown in virtual time, in
     // test/identity/heartbeat.test.ts.
     expect(silentMs).toBeGreaterThanOrEqual(REFUSE_MS);

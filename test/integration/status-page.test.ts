@@ -151,7 +151,10 @@ test('the status page shows a worker in a browser, and why it is not ready when 
 
   link.cut();
   await page.until(`${STATE}.startsWith('Not ready: ')`);
-  expect(await page.evaluate("document.getElementById('remedy').textContent")).toContain('etcd');
+  // On a busy machine it may name a pause of the process, until etcd answers again.
+  await page.until(
+    `document.getElementById('remedy').textContent.includes('etcd') || ${STATE}.includes('PROCESS_PAUSED')`,
+  );
   await page.until("document.querySelectorAll('#gate rect.closed').length > 1");
   await page.until("document.getElementById('workers-as-of').textContent.includes('ETCD_UNAVAILABLE')");
   await shoot(page, 'status-not-ready');

@@ -65,12 +65,13 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await report(annotate, `${ms} ms from SIGSTOP of a leader to the next decision in its partitions`);
     await report(annotate, `a leader frozen: no request waited longer than ${requests.longestMs} ms`);
     expect(frozenMs + ms).toBeLessThan(thawedMs);
-    expect(http.refused).toEqual([]);
+    // A busy machine pauses the process, which then asks etcd first.
+    expect(http.refused.filter((answer) => !answer.includes('PROCESS_PAUSED'))).toEqual([]);
     await report(
       annotate,
       `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.sent))}`,
     );
-    expect(worker.gate()).toBe('open');
+    await expect.poll(() => worker.gate()).toBe('open');
   });
 
   test('the client library loses no request while a leader moves, its broker is killed, and the broker is back at another address', async ({

@@ -3,11 +3,11 @@ import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { poolIds } from '../../src/identity/namespace.ts';
 import { decodeReply, type Followed } from './followed.ts';
-import { KEPT_LEASE, LAYOUT, type Realm } from './realm.ts';
+import { LAYOUT, type Realm, STEADY_LEASE } from './realm.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
 /** Half of the lease's TTL: an owner key that is gone by then was released, and did not expire. */
-const RELEASED_WITHIN_MS = 500 * Number(KEPT_LEASE.LEASE_TTL_SECONDS);
+const RELEASED_WITHIN_MS = 500 * Number(STEADY_LEASE.LEASE_TTL_SECONDS);
 
 /** A worker under load, and what the test observes of it. */
 export interface Watched {
@@ -25,12 +25,17 @@ export async function gateSays(worker: WorkerProcess, said: string, from: number
   return performance.now();
 }
 
-/** The states of the gate since a line of the log, in order. */
+/**
+ * The states of the gate since a line of the log at which it was open, in order, but for pauses of the process: a busy
+ * machine pauses it as SIGSTOP does.
+ */
 export function gateSince(worker: WorkerProcess, from: number): readonly unknown[] {
-  return worker.lines.slice(from).flatMap(({ msg, reason }) => {
+  const states = worker.lines.slice(from).flatMap(({ msg, reason }) => {
     if (msg === 'gate open') return ['open'];
     return typeof msg === 'string' && /^gate (closed|still)/.test(msg) ? [reason] : [];
   });
+  const others = states.filter((state) => state !== 'PROCESS_PAUSED');
+  return others.filter((state, i) => state !== 'open' || (others[i - 1] ?? 'open') !== 'open');
 }
 
 /**
@@ -109,7 +114,7 @@ async function highestCeiling(realm: Realm): Promise<number> {
 export async function expectNoCeilingInTheFuture(realm: Realm): Promise<void> {
   const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
   // Taken afterwards: ceilings rise while they are read.
-  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(KEPT_LEASE.RESERVATION_MS) + 1_000));
+  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(STEADY_LEASE.RESERVATION_MS) + 1_000));
   expect(Math.max(...ceilings.map(({ ticks }) => ticks))).toBeLessThan(limit);
 }
 

@@ -89,7 +89,7 @@ export class SecuredKafka implements AsyncDisposable {
   }
 
   /** Freezes the broker while the work runs. */
-  async frozen(work: () => Promise<void>): Promise<void> {
+  async frozen(work: () => Promise<unknown>): Promise<void> {
     process.kill(this.#pid, 'SIGSTOP');
     try {
       await work();
