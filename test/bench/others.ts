@@ -13,7 +13,8 @@ export function watchOthers(): () => number {
     if (before === undefined || now === undefined) return Number.NaN;
     const allMs = (now.atMs - before.atMs) * now.processors;
     const busyMs = allMs - (now.idleMs - before.idleMs);
-    return Math.max(0, (100 * (busyMs - (now.ownMs - before.ownMs))) / allMs);
+    // The system's counters are coarse, and may go back a little.
+    return Math.min(100, Math.max(0, (100 * (busyMs - (now.ownMs - before.ownMs))) / allMs));
   };
 }
 

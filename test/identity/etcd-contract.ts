@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, type TestContext } from 'vitest';
 import type { EtcdPort } from '../../src/identity/identity-ports.ts';
 
+/** The shortest life of a lease within which a busy machine writes a key. */
+const LIFE_SECONDS = 5;
+
 /** A store under test, with an unused prefix, and a way to let a lease of `seconds` expire. */
 export interface ContractSubject {
   readonly port: EtcdPort;
@@ -161,9 +164,9 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
 
     it('a lease that is not kept alive expires, with its keys', async () => {
       const [key, lease] = [newKey(), newLease()];
-      await port.grantLease(lease, 2);
+      await port.grantLease(lease, LIFE_SECONDS);
       await port.transact([], [{ put: key, value: text('owner'), leaseId: lease }]);
-      await subject.outlive(2);
+      await subject.outlive(LIFE_SECONDS);
       expect(await read(key)).toBeUndefined();
       expect(await port.keepAlive(lease)).toEqual({ ttlSeconds: 0 });
     });

@@ -15,6 +15,8 @@ import { type LogLine, runIdalloc, startIdalloc, type WorkerProcess } from '../s
 const REQUESTS = 300;
 const COUNT = 9;
 const MISPLACED = 20;
+/** The broker would abort the transaction before a worker has started on a busy machine. */
+const TRANSACTION_MS = 600_000;
 
 let realm: Realm;
 let replies: Followed;
@@ -110,7 +112,7 @@ test('evict refuses without --yes and a terminal; with --yes it takes the worker
   expect((await realm.ceiling(workerId)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
 
   // The worker notices, acquires an identity again and continues to serve.
-  await worker.line(({ msg }) => msg === 'gate open', logged);
+  await worker.line(({ msg }) => msg === 'worker ID acquired', logged);
   await realm.send([{ correlationId: 'after', count: 1 }]);
   expect(String((await replies.batch('after')).fence)).not.toBe(ready.fence);
   // The worker has one of them at random.
@@ -162,6 +164,7 @@ test('replay waits for requests that were forwarded to other partitions, even be
     transactionalId: own.groupId,
     idempotent: true,
     maxInFlightRequests: 1,
+    transactionTimeout: TRANSACTION_MS,
   });
   await producer.connect();
   const transaction = await producer.transaction();

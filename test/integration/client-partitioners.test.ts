@@ -9,6 +9,8 @@ import { startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const COUNT = 3;
 const PATIENCE_MS = 300_000;
+/** For a hang only. */
+const LIMIT_MS = 1_200_000;
 const ids = Array.from({ length: 1_000 }, (_, i) => `order-${i}`);
 
 /** Clients that hash a key by murmur2, as the worker does, so that no request is forwarded. */
@@ -88,23 +90,27 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
   });
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
-  test('one correlation ID has one batch, whichever client sends it, while a worker is added and another is killed', async () => {
-    for (const [i, round] of rounds.entries()) {
-      const sending = send(round);
-      sending.catch(() => undefined); // it is awaited below
-      if (i === 1) {
-        added = realm.worker();
-        await added.ready();
+  test(
+    'one correlation ID has one batch, whichever client sends it, while a worker is added and another is killed',
+    async () => {
+      for (const [i, round] of rounds.entries()) {
+        const sending = send(round);
+        sending.catch(() => undefined); // it is awaited below
+        if (i === 1) {
+          added = realm.worker();
+          await added.ready();
+        }
+        if (i === senders.length) {
+          await replies.until(`a reply to ${round.name}`, () => byTrace(replies).has(round.traceparent));
+          killed.kill('SIGKILL');
+        }
+        await sending;
       }
-      if (i === senders.length) {
-        await replies.until(`a reply to ${round.name}`, () => byTrace(replies).has(round.traceparent));
-        killed.kill('SIGKILL');
-      }
-      await sending;
-    }
-    await answered();
-    expectOneBatchEach(replies);
-  });
+      await answered();
+      expectOneBatchEach(replies);
+    },
+    LIMIT_MS,
+  );
 
   test('only clients that hash keys as Java does avoid forwarding', async ({ annotate }) => {
     await realm.readToEnd(requests);

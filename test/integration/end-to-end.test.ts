@@ -119,7 +119,7 @@ test('a request in a transaction is answered once that commits, and never if it 
     const behind = ends.filter(({ partition, high }) => Number(high) > (committed.get(partition) ?? 0));
     return [behind.length, await worker.metric('idalloc_consumer_lag_records{partition="0"}')];
   };
-  await expect.poll(open, { timeout: 60_000 }).toEqual([0, 0]);
+  await expect.poll(open).toEqual([0, 0]);
   expect(replies.seen.some(({ message }) => message.key?.toString() === 'abort')).toBe(false);
 });
 

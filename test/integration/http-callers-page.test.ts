@@ -14,7 +14,7 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const run = promisify(execFile);
 const page = new Page('how-to/http-callers.md', (text) => text);
 /** A worker checks its files once a second. */
-const WITHIN = { timeout: 60_000 };
+const WITHIN = { timeout: 120_000 };
 
 let realm: Realm;
 let dir: string;

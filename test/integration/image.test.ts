@@ -11,8 +11,8 @@ import { decodeSpans } from '../support/otlp-receiver.ts';
 import { unique } from '../support/unique.ts';
 
 const BUILD_MS = 900_000;
-const STOP_MS = 60_000;
-const READY_MS = 60_000;
+const STOP_MS = 120_000;
+const READY_MS = 180_000;
 /** What the worker adds to Node's image. */
 const MOST_BYTES = 40_000_000;
 const IMAGE = `idalloc-test-image:${unique()}`;

@@ -126,8 +126,11 @@ test.for(page.commands.map((command, at) => ({ command, at })))('$at: $command',
     return expect(await bash('systemd-analyze verify /etc/systemd/system/idalloc.service')).toBe('');
   if (command.startsWith('systemctl ')) return await startService();
   if (command.startsWith('curl ')) {
-    const answer = await fetch(`http://127.0.0.1:${ports[1]}/readyz`);
-    return expect([answer.status, await answer.text()]).toEqual([200, '{"status":"ready"}']);
+    const ask = async () => {
+      const answer = await fetch(`http://127.0.0.1:${ports[1]}/readyz`);
+      return [answer.status, await answer.text()];
+    };
+    return await expect.poll(ask).toEqual([200, '{"status":"ready"}']);
   }
   if (command.startsWith('/opt/')) return expect(await doctor(command)).toMatch(/^ok +Kafka /m);
   const printed = await bash(command);

@@ -4,7 +4,7 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 
-const READY_WAIT_MS = 60_000;
+const READY_WAIT_MS = 120_000;
 
 test('a worker that starts while Kafka is down waits, logs the reason, and stops on SIGTERM', async () => {
   await using realm = await Realm.create(suiteServers());

@@ -100,10 +100,10 @@ describe('beside the first pair', () => {
     expect(await page.run('idalloc topics init', second)).toContain(`created ${second.REQUEST_TOPIC}`);
     const workers = [realm.worker(second), realm.worker(second)];
     await Promise.all(workers.map((worker) => worker.hasPartitions(12)));
-    expect(await groupOf(second)).toMatch(/^t[\w-]+\.2: Stable, 2 members, lag 0$/);
+    await expect.poll(() => groupOf(second)).toMatch(/^t[\w-]+\.2: Stable, 2 members, lag 0$/);
     const answer = await page.run('idalloc request --count 3 --correlation-id pair-check', second);
     expect(answer).toContain('3 for correlation ID pair-check');
-    expect(first.map((worker) => worker.gate())).toEqual(['open', 'open']);
+    await expect.poll(() => first.map((worker) => worker.gate())).toEqual(['open', 'open']);
   });
 
   test('a worker of the second pair that uses the group of the first is refused', async () => {
@@ -117,7 +117,7 @@ describe('beside the first pair', () => {
     await Promise.all([ask(realm.env, names('last')), ask(second, names('moved'))]);
     const asked = ['before', 'last', 'moved'].flatMap(names);
     const all = await replies.replies(asked.length);
-    await expect.poll(() => groupOf(realm.env), { timeout: 60_000 }).toMatch(/2 members, lag 0$/);
+    await expect.poll(() => groupOf(realm.env)).toMatch(/2 members, lag 0$/);
     await Promise.all(first.map((worker) => worker.stop()));
     await ask(second, names('after'));
     const everything = [...asked, ...names('after')];
@@ -139,7 +139,7 @@ describe('beside the first pair', () => {
     expect(rights.join()).toContain(acme.REQUEST_TOPIC);
     expect(rights.join()).not.toMatch(new RegExp(`${realm.groupId}\\.(requests|ledger|replies)`)); // of the others
     await realm.worker(acme).hasPartitions(3);
-    expect(await groupOf(acme)).toMatch(/-acme: Stable, 1 member, lag 0$/);
+    await expect.poll(() => groupOf(acme)).toMatch(/-acme: Stable, 1 member, lag 0$/);
     const answer = await page.run('idalloc request --count 3 --correlation-id pair-check', acme);
     expect(answer).toContain('3 for correlation ID pair-check');
     await ask(acme, ['stray']);
@@ -179,9 +179,7 @@ test('a rebuild reads the ledgers of both pairs, and skips one that is named as 
   };
   expect(await rebuild()).toMatchObject({ code: 0, entries: 3 });
   await own.admin.deleteTopics({ topics: [env.LEDGER_TOPIC] });
-  await expect
-    .poll(async () => (await rebuild()).stderr, { timeout: 60_000 })
-    .toMatch(/TOPIC_INVALID.*ledger\.2.*--without-ledger/);
+  await expect.poll(async () => (await rebuild()).stderr).toMatch(/TOPIC_INVALID.*ledger\.2.*--without-ledger/);
   expect(await rebuild('--without-ledger', env.LEDGER_TOPIC)).toEqual({
     code: 0,
     stderr: '',

@@ -33,7 +33,7 @@ test.for(['restored from a backup', 'wiped'] as const)(
     const raised = worker.lines.length;
     const stored = await Promise.all([0, 1, 2].map((workerId) => realm.ceiling(workerId)));
     const witnessed = async () => Math.max(0, ...(await realm.withWitness()).map(({ ticks }) => ticks));
-    await expect.poll(witnessed, { timeout: 30_000 }).toBeGreaterThan(Math.max(...stored.map(({ ticks }) => ticks)));
+    await expect.poll(witnessed).toBeGreaterThan(Math.max(...stored.map(({ ticks }) => ticks)));
     issued.push(...(await ask(realm, replies, 'after a raise')));
 
     await (harm === 'wiped' ? etcd.wipe() : etcd.restore());

@@ -102,7 +102,7 @@ describe.skipIf(why !== undefined)(`three brokers with logins and certificates${
     show(3, next);
     await cluster.kill(3);
     await cluster.startNode(3);
-    await expect.poll(() => leads(3), { timeout: 60_000 }).toBe(true);
+    await expect.poll(() => leads(3)).toBe(true);
     await loaded.answered(ANSWERED);
     expect(await readiness(worker)).toMatchObject({ status: 200 });
     expect(worker.lines.slice(from).filter(({ code }) => code === 'KAFKA_REFUSED')).toEqual([]);

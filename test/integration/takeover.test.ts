@@ -10,6 +10,7 @@ test('after kill -9 of a worker its partitions are served once its session has e
   // The sooner offsets are committed, the more likely a commit before its reply shows.
   await using fleet = await Fleet.of({ ...SHORT_SESSION, COMMIT_INTERVAL_MS: '10' });
   const [dead, ...others] = fleet.workers;
+  await fleet.shared();
   const lost = new Set(dead?.partitions());
   expect(lost.size).toBe(PARTITIONS / WORKERS);
   const killedMs = performance.now();

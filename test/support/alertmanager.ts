@@ -13,7 +13,7 @@ const READY_TIMEOUT_MS = 120_000;
 /** Debian's name of the program and of its package. */
 const PROGRAM = 'prometheus-alertmanager';
 /** How long alerts of a group are collected before the first notification. */
-const GROUP_WAIT = '2s';
+const GROUP_WAIT = '5s';
 
 /** Makes sure that Alertmanager is installed. If it can't be, the test is skipped, or fails if CI is set. */
 export async function requireAlertmanager({ skip }: Pick<TestContext, 'skip'>): Promise<void> {

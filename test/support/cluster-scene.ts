@@ -8,7 +8,7 @@ import { suiteServers } from './servers.ts';
 export const PARTITIONS = 3;
 const REPLICAS = 3;
 /** How a test waits for a state of the cluster. */
-export const UNTIL = { timeout: 60_000, interval: 50 };
+export const UNTIL = { timeout: 150_000, interval: 50 };
 
 /** A realm on the three brokers, with a worker. */
 export class ClusterScene extends Scene {

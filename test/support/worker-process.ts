@@ -12,7 +12,8 @@ import { Watchers } from './watchers.ts';
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Stops the worker when the process of the tests is killed. */
 const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
-const STOP_TIMEOUT_MS = 30_000;
+/** What systemd and Kubernetes give it by the files of this repository. */
+const STOP_TIMEOUT_MS = 60_000;
 /** A worker returns the same rendering of its metrics to all requests within this time. */
 const METRICS_SHARED_MS = 1_000;
 /** A start waits up to 35 s for a ceiling, and up to the lease's TTL for the worker ID of a crashed owner. */

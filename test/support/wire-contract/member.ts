@@ -4,6 +4,9 @@ import type { JoinGroupResponse, MemberRequest, SyncGroupResponse } from '../../
 import type { BrokerLink, ResponseOf } from '../../../src/kafka/wire/port.ts';
 import { eventually, faultFrom, type WireStage } from './stage.ts';
 
+/** Longer than the steps of a case on a busy machine: a member sends a heartbeat only when the case says so. */
+const PATIENCE_MS = 60_000;
+
 export interface MemberOptions {
   readonly instanceId?: string;
   readonly protocols?: readonly string[];
@@ -37,14 +40,14 @@ export class TestMember {
 
   /** One call, from which a new member gets its ID. */
   async joinOnce(): Promise<JoinGroupResponse> {
-    const { protocols = ['one'], sessionTimeoutMs = 10_000 } = this.#options;
+    const { protocols = ['one'], sessionTimeoutMs = PATIENCE_MS } = this.#options;
     // a real broker parses it, and never answers if it can't
     const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(this.says) });
     const answer = await this.call((link) =>
       link.call('joinGroup', {
         ...this.id,
         sessionTimeoutMs,
-        rebalanceTimeoutMs: 10_000,
+        rebalanceTimeoutMs: PATIENCE_MS,
         protocolType: 'consumer',
         protocols: protocols.map((name) => ({ name, metadata })),
       }),
