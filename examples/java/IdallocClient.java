@@ -97,7 +97,7 @@ public final class IdallocClient implements AutoCloseable {
     volatile Exception unsent = new KafkaException("Kafka has not acknowledged it");
   }
 
-  private final Options options;
+  final Options options;
   private final KafkaConsumer<byte[], byte[]> consumer;
   private final KafkaProducer<byte[], byte[]> producer;
   private final int partition;

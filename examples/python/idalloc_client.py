@@ -148,7 +148,7 @@ class IdallocClient:
         return wait.future
 
     def next_id(self, timeout_s: float | None = None) -> int:
-        """An ID from the buffer, which is at most `max_age_s` old; waits only while the buffer is empty."""
+        """An ID from memory, at most `max_age_s` old; waits only while there is none, and then raises BUFFER_EMPTY."""
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         with self._lock:
             while True:
@@ -160,10 +160,10 @@ class IdallocClient:
                 if self._stock:
                     return self._stock.popleft()[1]
                 refill = self._refill
-                if refill is not None and not self._lock.wait_for(refill.done, max(0, deadline - time.monotonic())):
-                    raise IdallocError("NO_REPLY", "no IDs came in time for the buffer: is a worker running?")
-                if refill is not None and refill.exception() is not None:
-                    raise refill.exception()
+                in_time = refill is None or self._lock.wait_for(refill.done, max(0, deadline - time.monotonic()))
+                error = refill.exception() if refill is not None and in_time else None
+                if error is not None or not in_time:
+                    raise IdallocError("BUFFER_EMPTY", f"no ID in memory: {error or 'no reply'}", "", 0.5) from error
 
     def close(self) -> None:
         """Ends the client; calls that still wait fail with CLIENT_CLOSED."""

@@ -124,7 +124,7 @@ export function quint(): Promise<Tool> {
 export function goPrograms(): Promise<Tool> {
   const go = recentGo();
   const programs: Record<string, string> = go === undefined ? { python3: 'python3-venv' } : {};
-  const module = ['go/go.mod', 'go/go.sum', 'go/idalloc/client.go'];
+  const module = ['go/go.mod', 'go/go.sum', 'go/idalloc/client.go', 'go/idalloc/buffer.go'];
   const mains = { order: 'go/main.go', service: SERVICES.go, send: '../test/support/partitioners/send.go' };
   const build = async (into: string) => {
     await using place = await mkdtempDisposable(join(tmpdir(), 'idalloc-go-'));

@@ -5,12 +5,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.LongStream;
 import java.util.stream.Stream;
 
 /** A service for tests: a call on each line of standard input, its outcome on one of standard output. */
 public class Service {
   private static final Duration TIMEOUT = Duration.ofMinutes(4);
   private static CompletableFuture<IdallocClient.Batch> begun;
+  private static IdallocBuffer buffer;
 
   /** BROKERS REQUESTS REPLIES */
   public static void main(String[] args) throws Exception {
@@ -30,7 +32,7 @@ public class Service {
       try {
         var texts = call(client, owner, lines.nextLine()).collect(Collectors.joining("\",\"", "\"", "\""));
         System.out.println("{\"values\":[" + (texts.equals("\"\"") ? "" : texts) + "]}");
-      } catch (CompletionException error) {
+      } catch (CompletionException | IdallocClient.IdallocException error) {
         refused(error);
       }
     }
@@ -53,6 +55,11 @@ public class Service {
       return all.stream().flatMap(one -> one.join().texts().stream());
     }
     var timeout = Duration.ofMillis(Long.parseLong(field(call, "timeout_ms", Long.toString(TIMEOUT.toMillis()))));
+    var next = field(call, "next", null);
+    if (next != null) {
+      if (buffer == null) buffer = new IdallocBuffer(client, 500, Duration.ofMinutes(5));
+      return LongStream.generate(() -> buffer.next(timeout)).limit(Integer.parseInt(next)).mapToObj(Long::toString);
+    }
     return client.submit(field(call, "sequence", ""), count, field(call, "id", null), timeout).join().texts().stream();
   }
 

@@ -18,12 +18,15 @@ import (
 // asked is a call: Begin only begins one, and Close returns how that one ends when the client is closed.
 type asked struct {
 	ID, Sequence, Begin string
-	Count, Many         int
+	Count, Many, Next   int
 	TimeoutMs           int `json:"timeout_ms"`
 	Close               bool
 }
 
-var begun = make(chan error, 1)
+var (
+	begun  = make(chan error, 1)
+	buffer *idalloc.Buffer
+)
 
 func main() {
 	client, err := idalloc.Open(context.Background(), idalloc.Options{
@@ -75,6 +78,19 @@ func serve(client *idalloc.Client, call asked) map[string]any {
 		all := &idalloc.Batch{}
 		for range call.Many {
 			all.Values = append(all.Values, (<-batches).Values...)
+		}
+		return outcome(all, nil)
+	case call.Next > 0:
+		if buffer == nil {
+			buffer = idalloc.NewBuffer(client, 500, 5*time.Minute)
+		}
+		all := &idalloc.Batch{}
+		for range call.Next {
+			id, err := buffer.Next(ctx)
+			if err != nil {
+				return outcome(nil, err)
+			}
+			all.Values = append(all.Values, id)
 		}
 		return outcome(all, nil)
 	case call.Sequence != "":

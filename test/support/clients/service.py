@@ -22,7 +22,7 @@ def serve(client: IdallocClient, call: dict) -> list[str]:
         futures = [client.submit(call["count"]) for _ in range(call["many"])]
         return [str(id) for future in futures for id in future.result().values]
     if "next" in call:
-        return [str(client.next_id()) for _ in range(call["next"])]
+        return [str(client.next_id(timeout_s)) for _ in range(call["next"])]
     if "sequence" in call:
         return client.numbers(call["sequence"], call["count"], call["id"], timeout_s=timeout_s).texts
     return client.request(call["count"], correlation_id=call["id"], timeout_s=timeout_s).texts
@@ -40,7 +40,8 @@ def outcome(client: IdallocClient, call: dict) -> dict:
 
 
 try:
-    with IdallocClient(brokers, replies, request_topic=requests, timeout_s=240, resend_s=1, buffer=500) as client:
+    settings = {"timeout_s": 240, "resend_s": 1, "buffer": 500, "max_age_s": 300}
+    with IdallocClient(brokers, replies, request_topic=requests, **settings) as client:
         for line in sys.stdin:
             print(json.dumps(outcome(client, json.loads(line))), flush=True)
 except IdallocError as error:
