@@ -150,7 +150,12 @@ function statementsOf(text: string): readonly DeclarationStatement[] {
     if (before !== undefined && before.replaceAll(COMMENT, '').trim() === '') pieces.splice(-1, 1, before + piece);
     else pieces.push(piece);
   }
-  return pieces.filter((piece) => piece.trim() !== '').map(statementOf);
+  return pieces.filter((piece) => piece.trim() !== '' && !declaresNothing(piece)).map(statementOf);
+}
+
+/** An import for what a module does, of which there is nothing to declare. */
+function declaresNothing(text: string): boolean {
+  return /^import '[^']+';$/.test(text.replaceAll(COMMENT, '').trim());
 }
 
 /** Throws Error for a statement of another kind than the compiler has written so far. */

@@ -9,6 +9,11 @@ import { type Declared, writeDeclarations } from './declarations.ts';
 export interface Library extends Declared {
   /** Packages that are installed with this one or by its user. All others are bundled. */
   readonly external: readonly string[];
+  /**
+   * Modules that are no entries, but files of their own, by the names of these: they run before the external packages
+   * are loaded, which otherwise come first in a bundle.
+   */
+  readonly first?: Readonly<Record<string, string>>;
 }
 
 interface SourceMap {
@@ -59,7 +64,7 @@ const BUILT_INS_IMPORTED: Plugin = {
 export async function buildLibrary(library: Library, dir: string): Promise<readonly string[]> {
   const { metafile, outputFiles } = await build({
     absWorkingDir: ROOT,
-    entryPoints: { ...library.entries },
+    entryPoints: { ...library.entries, ...library.first },
     // As if the repository were the package, so that the paths in source maps, and the names that have their hashes,
     // are the same wherever this is written.
     outdir: join(ROOT, 'dist/esm'),

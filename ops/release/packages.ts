@@ -58,7 +58,7 @@ export const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
 const WORKER_NODE = '>=24';
 
-/** That of testcontainers 12. npm warns of an older one; Node itself only fails somewhere inside. */
+/** That of testcontainers 12. npm only warns of an older one; see src/testcontainers/node-version.ts. */
 const TESTCONTAINERS_NODE = '>=22.22';
 
 /** What services with traces have; it works with every version since that. */
@@ -77,6 +77,7 @@ const NESTJS: Library = {
 };
 const TESTCONTAINERS: Library = {
   entries: { index: 'src/testcontainers/index.ts' },
+  first: { 'node-version': 'src/testcontainers/node-version.ts' },
   external: ['testcontainers'],
   boundary: CLIENT_PACKAGE,
 };

@@ -26,6 +26,8 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const MIB = 1024 * 1024;
+/** Options of a Node that calls itself this older one. */
+const AS_OLDER = ['--import', "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.20.2'})"];
 const { noEngine } = inject('servers');
 
 let projects: PackedProjects;
@@ -250,6 +252,33 @@ describe('@idalloc/testcontainers', () => {
     const cjs = await run(process.execPath, ['--input-type=commonjs', '-e', load('require')], { cwd: project });
     expect([esm.stdout, cjs.stdout]).toEqual(['true CONFIG_INVALID\n', 'true CONFIG_INVALID\n']);
   });
+
+  test('names the Node that it needs on an older one, in both module systems, before it loads testcontainers', async () => {
+    const project = await projects.projectWith(['@idalloc/client', '@idalloc/testcontainers']);
+    const theirs = join(project, 'node_modules/testcontainers');
+    mkdirSync(theirs);
+    writeFileSync(join(theirs, 'package.json'), JSON.stringify({ name: 'testcontainers', main: 'index.js' }));
+    const names = ['AbstractStartedContainer', 'GenericContainer', 'Network', 'RandomPortGenerator', 'Wait'];
+    const exported = [...names, 'getContainerRuntimeClient'].map((name) => `exports.${name} = undefined;`);
+    writeFileSync(join(theirs, 'index.js'), `${exported.join('\n')}\nthrow new SyntaxError('of testcontainers');\n`);
+    const load = (how: string) =>
+      `(async () => ${how}('@idalloc/testcontainers'))().catch(({ code, message }) => console.log(code, message))`;
+    const loaded = (how: string, type: string, options: readonly string[] = []) =>
+      run(process.execPath, [...options, `--input-type=${type}`, '-e', load(how)], { cwd: project });
+    for (const [how, type] of [
+      ['import', 'module'],
+      ['require', 'commonjs'],
+    ] as const) {
+      const { stdout } = await loaded(how, type, AS_OLDER);
+      expect(stdout).toMatch(
+        /^CONFIG_INVALID .* needs Node 22\.22 or later, .* this is 20\.20\.2: .*MemoryWorkers.*\n$/,
+      );
+      expect((await loaded(how, type)).stdout).toBe('undefined of testcontainers\n');
+    }
+    const inCommonJs = join(project, 'node_modules/@idalloc/testcontainers/dist/cjs/index.js');
+    const { stdout } = await loaded(`require.bind(null, ${JSON.stringify(inCommonJs)})`, 'commonjs', AS_OLDER);
+    expect(stdout).toContain('CONFIG_INVALID');
+  });
 });
 
 describe('idalloc', () => {
@@ -264,11 +293,7 @@ describe('idalloc', () => {
     expect(stdout).toContain('2026-06-02T16:05:00.000Z');
     const version = await run(process.execPath, [command, '--version']);
     expect(version.stdout.trim()).toBe(readManifest().version);
-    const asOlder = [
-      '--import',
-      "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.20.2'})",
-    ];
-    await expect(run(process.execPath, [...asOlder, command, 'decode', '1'])).rejects.toMatchObject({
+    await expect(run(process.execPath, [...AS_OLDER, command, 'decode', '1'])).rejects.toMatchObject({
       code: 78,
       stdout: '',
       stderr: expect.stringMatching(/^idalloc: .*Node 24 or later, and this is 20\.20\.2.*\n$/),
