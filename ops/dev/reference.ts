@@ -6,6 +6,7 @@ import { Registry } from 'prom-client';
 import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
 import { TIME_HELP, withLayoutOptions } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
+import { pathOf } from '../../src/cli/usage.ts';
 import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import type { Variable } from '../../src/config/variables.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
@@ -95,10 +96,6 @@ const NO_PROCESS: CliContext = {
   terminal: { input: false, output: false, errors: false },
   ask: async () => '',
 };
-
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
-}
 
 const LAYOUT_COMMAND = withLayoutOptions(new Command());
 const LAYOUT_FLAGS: ReadonlySet<string> = new Set(LAYOUT_COMMAND.options.map(({ flags }) => flags));

@@ -107,7 +107,7 @@ function readFields(text: string): readonly FieldSpec[] {
     return parseFields(text);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new InvalidArgumentError(`It ${error.message}.`);
+    throw new InvalidArgumentError(`${error.message}.`);
   }
 }
 

@@ -3,6 +3,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { jsonLine, message, wrapped } from './output.ts';
 import { terminalText } from './terminal.ts';
+import { checkedWords, makeStrict, pathOf } from './usage.ts';
 
 /**
  * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a
@@ -41,7 +42,7 @@ export async function runCli(args: readonly string[], around: CliContext): Promi
   const context = guarded(around);
   try {
     const root = await program(context, args[0]);
-    await root.parseAsync(args, { from: 'user' });
+    await root.parseAsync(checkedWords(root, args), { from: 'user' });
     return EXIT.ok;
   } catch (error) {
     const isForPrograms = args.includes('--json');
@@ -99,6 +100,7 @@ const USUAL_COLUMNS = 80;
  */
 function prepare(command: Command, context: CliContext): void {
   command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
+  makeStrict(command);
   const columns = (isTerminal: boolean) =>
     isTerminal && context.terminal.columns !== undefined ? Math.min(context.terminal.columns, MOST_COLUMNS) : undefined;
   command.configureOutput({
@@ -112,8 +114,4 @@ function prepare(command: Command, context: CliContext): void {
     getErrHelpWidth: () => columns(context.terminal.errors) ?? USUAL_COLUMNS,
   });
   for (const child of command.commands) prepare(child, context);
-}
-
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }

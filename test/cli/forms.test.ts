@@ -156,7 +156,7 @@ describe('idalloc range --form', () => {
 test.each([
   [['request', '--form', 'prefixed'], 2, 'needs a prefix, which is missing'],
   [['request', '--form', 'uuid4'], 78, 'set FORM_KEY or FORM_KEY_FILE'],
-  [['request', '--form', 'roman'], 2, 'Allowed choices are decimal, padded'],
+  [['request', '--form', 'roman'], 2, 'must be one of decimal, padded'],
 ])('%j is refused before anything is sent', async (args, code, message) => {
   expect(await cli(args)).toMatchObject({ code, out: '', err: expect.stringContaining(message) });
 });

@@ -117,7 +117,7 @@ describe('idalloc layout', () => {
   });
 
   test.each([
-    ['an unknown name', ['none'], /Allowed choices are default, js-safe/],
+    ['an unknown name', ['none'], /must be one of default, js-safe/],
     ['custom without fields', ['custom'], /--fields is required/],
     ['fields beside a preset', ['js-safe', '--fields', FIELDS], /--fields is for layout 'custom' only/],
     ['a tick beside a preset', ['js-safe', '--tick-ms', '2'], /--tick-ms is for layout 'custom' only/],

@@ -42,12 +42,64 @@ describe('the command line', () => {
   });
 
   test.each([
-    ['USAGE', ['request', '--count', '0', '--json'], /^option '--count <n>' argument '0' is invalid/],
+    ['USAGE', ['request', '--count', '0', '--json'], /^--count '0' must be a whole number/],
     ['USAGE', ['decode', '--yaml', '1', '--json'], /^unknown option '--yaml'/],
     ['CONFIG_INVALID', ['doctor', '--json'], /KAFKA_BROKERS/],
   ])('prints %s for %j as JSON too', async (code, args, text) => {
     const { out } = await cli(args);
     expect(JSON.parse(out)).toEqual({ error: { code, message: expect.stringMatching(text) } });
+  });
+
+  test.each([
+    [['reqest'], "unknown command 'reqest'; did you mean request?"],
+    [['nosuch', '--help'], "unknown command 'nosuch'"],
+    [['help', 'nosuch'], "unknown command 'nosuch'"],
+    [['topics', 'chek', '--help'], "unknown command 'chek': 'idalloc topics' has init, check, acls"],
+    [['help', 'topics', 'chek'], "unknown command 'chek': 'idalloc topics' has init, check, acls"],
+    [['leases', 'evcit'], "unknown command 'evcit': 'idalloc leases' has evict"],
+    [['--json', 'decode', '1'], "'idalloc' needs a command before --json"],
+    [['topics', '--json'], "'idalloc topics' needs a command before --json"],
+    [['leases', '--jsn'], "unknown option '--jsn'; did you mean --json?"],
+    [['decode', '--json=true', '1'], '--json takes no value'],
+    [['decode'], "'idalloc decode' needs <id>"],
+    [['worker', 'now', 'then'], "'idalloc worker' takes no arguments: now, then"],
+    [['request', '--', '--count'], "'idalloc request' takes no arguments: --count"],
+    [['trace', '1', '2'], "'idalloc trace' takes 1 argument, not 2: 1, 2"],
+    [['range', '--to', 'now'], '--from <time> is missing'],
+    [['request', '--count'], '--count needs a value: --count <n>'],
+    [['request', '--count='], "--count '' must be a whole number from 1 to 2147483647"],
+    [['request', '--count', '-1'], "--count '-1' must be a whole number from 1 to 2147483647"],
+    [['request', '--correlation-id', '--json'], '--correlation-id needs a value, and --json is an option'],
+    [['topics', 'init', '--reply-topic', '--json'], '--reply-topic needs a value, and --json is an option'],
+    [['request', '--count', '1', '--count', '2'], "--count is given twice, as '1' and as '2'"],
+    [['request', '--encoding', 'JSON'], "--encoding 'JSON' must be one of RANGES, IDS"],
+    [['completion', 'tcsh'], "<shell> 'tcsh' must be one of bash, zsh, fish"],
+    [['leases', 'evict', 'seven'], "<worker-id> 'seven' must be a whole number from 0 to 4294967296"],
+  ])('says in one line what is wrong with %j: %s', async (args, message) => {
+    const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });
+    const forPrograms = `${JSON.stringify({ error: { code: 'USAGE', message } })}\n`;
+    expect({ code, out }).toEqual({ code: 2, out: args.includes('--json') ? forPrograms : '' });
+    expect(err).toMatch(/^error: .*\n\(try '.* --help'\)\n$/);
+    expect(err).toContain(`error: ${message}\n`);
+  });
+
+  test.each([
+    [
+      ['help', 'topics', 'init'],
+      ['topics', 'init', '--help'],
+    ],
+    [
+      ['topics', 'help', 'init'],
+      ['topics', 'init', '--help'],
+    ],
+    [['help'], ['--help']],
+    [
+      ['decode', '--layout', 'default', '--layout', 'default', '1'],
+      ['decode', '--layout', 'default', '1'],
+    ],
+  ])('takes %j as %j', async (args, same) => {
+    expect(await cli(args)).toEqual(await cli(same));
+    expect((await cli(args)).code).toBe(0);
   });
 
   test('says why numbers need a correlation ID', async () => {
