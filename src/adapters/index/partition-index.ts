@@ -82,24 +82,12 @@ export class PartitionIndex {
     return this.#state.end;
   }
 
-  get origin(): number {
-    return this.#state.origin;
-  }
-
-  get through(): number {
-    return this.#state.through;
+  get state(): State {
+    return this.#state;
   }
 
   get horizon(): number | undefined {
     return this.#state.anchored ? this.#state.horizon : undefined;
-  }
-
-  get answeredBelow(): number {
-    return this.#state.answeredBelow;
-  }
-
-  get since(): number | undefined {
-    return this.#state.since;
   }
 
   get last(): { readonly offset: number; readonly digest: Buffer } | undefined {
@@ -161,7 +149,7 @@ export class PartitionIndex {
 
   /** Updates the state in memory from these entries. */
   #read({ records, positions, changes, replays }: Readings, firsts: Set<number> | undefined): void {
-    const { origin } = this;
+    const { origin } = this.#state;
     let { end, through, horizon, answeredBelow, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
@@ -231,7 +219,7 @@ export class PartitionIndex {
 
   /** Returns whether earlier decisions may be gone. */
   #change({ name, position, place }: SequenceChange): boolean {
-    const row = this.sequences.get(name);
+    const row = this.sequences.rows.get(name);
     this.sequences.set(name, afterRecord(row, position, place));
     return hidesDecisions(row, position, position.through);
   }
@@ -292,7 +280,7 @@ export class PartitionIndex {
       this.#open.save(this.end);
       this.#runs.merge(unsaved);
       this.sequences.save();
-      this.#state = { ...this.#state, sequences: this.sequences.size };
+      this.#state = { ...this.#state, sequences: this.sequences.rows.size };
       this.#saved.save(this.#state);
     });
   }

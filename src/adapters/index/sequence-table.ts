@@ -28,6 +28,8 @@ export class SequenceTable {
   readonly #table: TableShape;
   #put: StatementSync | undefined;
   readonly #rows = new Map<string, SequenceRow>();
+  /** By the names of the sequences. */
+  readonly rows: ReadonlyMap<string, SequenceRow> = this.#rows;
   /** Those that differ from the disk. */
   readonly #changed = new Set<string>();
   readonly #ids = new Map<string, number>();
@@ -35,10 +37,6 @@ export class SequenceTable {
   constructor(db: DatabaseSync, partition: number) {
     this.#db = db;
     this.#table = sequenceTableOf(partition);
-  }
-
-  get size(): number {
-    return this.#rows.size;
   }
 
   /** Reads the disk, which must have so many rows. Throws StoreError if one is missing or damaged. */
@@ -59,14 +57,6 @@ export class SequenceTable {
       });
     }
     requireIntact(this.#rows.size === size, `the number of rows in ${table}`);
-  }
-
-  get(name: string): SequenceRow | undefined {
-    return this.#rows.get(name);
-  }
-
-  all(): Iterable<readonly [string, SequenceRow]> {
-    return this.#rows;
   }
 
   set(name: string, row: SequenceRow): void {

@@ -170,11 +170,11 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   origin(partition: number): number {
-    return this.#of(partition).origin;
+    return this.#of(partition).state.origin;
   }
 
   through(partition: number): number {
-    return this.#of(partition).through;
+    return this.#of(partition).state.through;
   }
 
   horizon(partition: number): number | undefined {
@@ -182,11 +182,11 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   answeredBelow(partition: number): number {
-    return this.#of(partition).answeredBelow;
+    return this.#of(partition).state.answeredBelow;
   }
 
   since(partition: number): number | undefined {
-    return this.#of(partition).since;
+    return this.#of(partition).state.since;
   }
 
   missedBefore(partition: number, timeMs: number): void {
@@ -198,11 +198,11 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   sequence(partition: number, name: string): SequenceRow | undefined {
-    return this.#of(partition).sequences.get(name);
+    return this.#of(partition).sequences.rows.get(name);
   }
 
   sequences(partition: number): Iterable<readonly [string, SequenceRow]> {
-    return this.#of(partition).sequences.all();
+    return this.#of(partition).sequences.rows;
   }
 
   hashOf(key: EntryKey): number {
