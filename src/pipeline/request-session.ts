@@ -44,10 +44,9 @@ export interface Waiting {
  *
  * Large requests, those of accounts in debt, and those for numbers are deferred to lanes that run in parallel, so they
  * do not hold up the requests after them, in later chunks as well: the former take their time, and the last wait for
- * etcd. That is safe, because the order of the ledger decides, not that of the requests. Each
- * lane is a cursor over the partition.
- * The position has the lowest of those of the deferred ones: whoever continues from it answers some of their requests
- * again, with the same replies.
+ * etcd. That is safe, because the order of the ledger decides, not that of the requests. Each lane is a cursor over the
+ * partition. The position has the lowest of those of the deferred ones: whoever continues from it answers some of their
+ * requests again, with the same replies.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;

@@ -2,7 +2,7 @@ import type { Brokers } from '../adapters/kafka/brokers.ts';
 import { committedOffsets } from '../adapters/kafka/consumer-group.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { describeError } from '../errors.ts';
-import { callLeader, END, offsetAt, partitionError, START } from '../kafka/loops/leader-calls.ts';
+import { END, fetchAt, offsetAt, partitionError, START } from '../kafka/loops/leader-calls.ts';
 import { decodeBatches } from '../kafka/records/decode.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { Log } from '../log.ts';
@@ -122,19 +122,9 @@ export class UnreadWatch {
     const start = await offsetAt(cluster, runtime, { ...place, isolation }, START);
     let from = Math.max(start, offset);
     for (let reads = 0; from < end && reads < MOST_READS; reads += 1) {
-      const request = {
-        maxWaitMs: 0,
-        maxBytes: READ_BYTES,
-        isolation,
-        partitions: [{ ...place, offset: from, maxBytes: READ_BYTES }],
-      } as const;
-      const { response } = await callLeader(cluster, runtime, { ...place, purpose: 'entries' }, (link) =>
-        link.call('fetch', request),
-      );
-      const [fetched] = response.partitions;
-      const errorCode = fetched === undefined ? 'MALFORMED_RESPONSE' : fetched.errorCode;
-      if (fetched === undefined || errorCode !== undefined)
-        throw partitionError(cluster, place, errorCode ?? 'MALFORMED_RESPONSE');
+      const query = { ...place, offset: from, maxBytes: READ_BYTES, isolation, purpose: 'entries' } as const;
+      const { fetched, node } = await fetchAt(cluster, runtime, query);
+      if (fetched.errorCode !== undefined) throw partitionError(cluster, { ...place, node }, fetched.errorCode);
       const { records, next } = await decodeBatches(fetched, from, isolation, () => runtime.nextTurn());
       const [first] = records;
       if (first !== undefined) return Math.max(0, runtime.wallMs() - first.timestampMs);

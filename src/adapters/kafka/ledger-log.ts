@@ -7,8 +7,8 @@ import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import {
   append,
-  callLeader,
   END,
+  fetchAt,
   type LeaderCluster,
   offsetAt,
   partitionError,
@@ -348,13 +348,9 @@ export class KafkaLedgerEntries implements LedgerEntries {
   async #fetch(partition: number, offset: number, maxBytes: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;
     const place = { topic, partition };
-    const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
     const requestedAtMs = runtime.monotonicMs();
-    const { response } = await callLeader(cluster, runtime, { ...place, purpose: 'entries', timeoutMs }, (link) =>
-      link.call('fetch', request),
-    );
-    const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
-    if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);
+    const query = { ...place, offset, maxBytes, isolation, purpose: 'entries', timeoutMs } as const;
+    const { fetched } = await fetchAt(cluster, runtime, query);
     if (fetched.errorCode === 'OFFSET_OUT_OF_RANGE') return this.#gone(partition, offset, timeoutMs);
     if (fetched.errorCode !== undefined) throw partitionError(cluster, place, fetched.errorCode);
     const { records, next } = await decodeBatches(fetched, offset, isolation, () => runtime.nextTurn());

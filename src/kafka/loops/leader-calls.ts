@@ -7,7 +7,7 @@ import type { Cluster } from '../wire/cluster.ts';
 import { isLinkError, meaningOf } from '../wire/error-codes.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
-import type { ListOffsetsRequest } from '../wire/record-apis.ts';
+import type { FetchedPartition, FetchRequest, ListOffsetsRequest } from '../wire/record-apis.ts';
 
 /** The part of a cluster that calls to leaders need. */
 export type LeaderCluster = Pick<Cluster, 'leader' | 'call' | 'markStale'>;
@@ -53,6 +53,27 @@ export function partitionError(
   if (meaningOf(errorCode).leaderMoved) cluster.markStale(topic);
   const options = node === undefined ? {} : { node };
   return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`, options);
+}
+
+export interface FetchQuery extends LeaderCall, Pick<FetchRequest, 'isolation' | 'rack'> {
+  readonly offset: number;
+  readonly maxBytes: number;
+}
+
+/** What a partition's leader has from an offset on, or its error code. Sent once; rejects with a KafkaError. */
+export async function fetchAt(
+  cluster: LeaderCluster,
+  runtime: Runtime,
+  query: FetchQuery,
+): Promise<{ readonly fetched: FetchedPartition; readonly node: number }> {
+  const { topic, partition, offset, maxBytes, isolation, rack = '' } = query;
+  const partitions = [{ topic, partition, offset, maxBytes }];
+  const { response, node } = await callLeader(cluster, runtime, query, (link) =>
+    link.call('fetch', { maxWaitMs: 0, maxBytes, isolation, rack, partitions }),
+  );
+  const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
+  if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);
+  return { fetched, node };
 }
 
 /** An append: one record batch, or the records of one. */

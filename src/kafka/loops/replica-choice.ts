@@ -1,6 +1,5 @@
 import type { Runtime } from '../../async/runtime.ts';
-import type { FetchRequest } from '../wire/record-apis.ts';
-import { callLeader, type LeaderCall, type LeaderCluster, partitionError } from './leader-calls.ts';
+import { type FetchQuery, fetchAt, type LeaderCluster, partitionError } from './leader-calls.ts';
 
 /**
  * Which replica to read.
@@ -29,11 +28,8 @@ export interface NearestReplica {
   readonly end: number;
 }
 
-export interface NearestQuery extends Omit<LeaderCall, 'purpose'>, Pick<FetchRequest, 'isolation'> {
-  readonly rack: string;
-  /** From where the replica is to be read. */
-  readonly offset: number;
-}
+/** `offset`: from where the replica is to be read. */
+export type NearestQuery = Omit<FetchQuery, 'purpose' | 'maxBytes'> & { readonly rack: string };
 
 /** Asks the leader of a partition which replica is near. Sent once; rejects with a KafkaError. */
 export async function nearestReplica(
@@ -41,22 +37,10 @@ export async function nearestReplica(
   runtime: Runtime,
   query: NearestQuery,
 ): Promise<NearestReplica> {
-  const { topic, partition, offset, rack, isolation } = query;
-  const request = {
-    maxWaitMs: 0,
-    maxBytes: 1,
-    isolation,
-    rack,
-    partitions: [{ topic, partition, offset, maxBytes: 1 }],
-  };
-  const { response, node } = await callLeader(cluster, runtime, { ...query, purpose: 'control' }, (link) =>
-    link.call('fetch', request),
-  );
-  const [found] = response.partitions;
-  const errorCode = found === undefined ? 'MALFORMED_RESPONSE' : found.errorCode;
-  if (found === undefined || errorCode !== undefined)
-    throw partitionError(cluster, { topic, partition, node }, errorCode ?? 'MALFORMED_RESPONSE');
-  return { node: found.nearer === node ? undefined : found.nearer, end: found.highWatermark };
+  const { fetched, node } = await fetchAt(cluster, runtime, { ...query, purpose: 'control', maxBytes: 1 });
+  const { errorCode, nearer, highWatermark } = fetched;
+  if (errorCode !== undefined) throw partitionError(cluster, { ...query, node }, errorCode);
+  return { node: nearer === node ? undefined : nearer, end: highWatermark };
 }
 
 /** The replica from which one partition is read. */
