@@ -64,4 +64,10 @@ describe('a token bucket', () => {
     bucket.giveBack(5);
     expect(taken()).toBe(3);
   });
+
+  it('without a rate lets everything pass, and is never used', () => {
+    const bucket = new TokenBucket();
+    bucket.take(1e9);
+    expect([bucket.waitMs(1e9, { nowMs: 0 }), bucket.used({ nowMs: 0 })]).toEqual([0, 0]);
+  });
 });

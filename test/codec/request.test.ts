@@ -93,9 +93,10 @@ describe('the address of an error', () => {
   });
 
   it('is found in the headers when the body is garbage', () => {
-    const headers = { ...HEADERS, kafka_replyPartition: '3', traceparent: 't' };
+    const headers = { ...HEADERS, 'idalloc-request-id': 'r', kafka_replyPartition: '3', traceparent: 't' };
     expect(salvageAddress(Buffer.from('garbage'), headers)).toEqual({
       correlationId,
+      requestId: Buffer.from('r'),
       replyTopic,
       replyPartition: 3,
       trace: { traceparent: Buffer.from('t') },

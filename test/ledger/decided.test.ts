@@ -61,6 +61,9 @@ describe('what is decided for a key', () => {
     expect(before).toMatchObject({ offset: 0, through: 0 });
     topic.trim(0, 1);
     expect(await decided('a')).toBe(100);
+    const three = world(['a', 'a', 'a']);
+    three.topic.trim(0, 1);
+    expect(await three.decided('a')).toBe(100);
   });
 
   it('is not mixed up with that of another key with the same hash', async () => {

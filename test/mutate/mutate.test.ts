@@ -53,6 +53,10 @@ test.each([
   expect(mutationsIn(text)).toEqual([]);
 });
 
+test.each(['max', 'imul'])('arguments whose order makes no difference stay in it: %s', (name) => {
+  expect(mutationsIn(`const a = Math.${name}(b, c);`)).toEqual([]);
+});
+
 test('places are right behind letters of several bytes', () => {
   expect(made("const a = '€ 🎲 µs';\nconst b = c < d;")).toEqual([
     ['operator', "const a = '€ 🎲 µs';\nconst b = c <= d;"],

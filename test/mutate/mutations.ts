@@ -82,7 +82,7 @@ const NOT_SWAPPED: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.SpreadElement,
 ]);
 /** Functions to which the order of arguments makes no difference. */
-const SYMMETRIC = /^Math\.(?:max|min|hypot)$/;
+const SYMMETRIC = /^Math\.(?:max|min|hypot|imul)$/;
 const TEXTS: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.StringLiteral,
   SyntaxKind.NoSubstitutionTemplateLiteral,

@@ -74,14 +74,17 @@ test('a sync that fails is logged, and the worker answers and syncs on', async (
   expect(failed.length).toBe(calls.filter((call) => call === 'sync').length);
 });
 
-test('what an index that fails keeps from the ledger is a warning, since the worker makes a new one', async () => {
+test.for([
+  ['an index that fails', 40, 'INDEX_UNUSABLE'], // the worker makes a new one
+  ['something that passes', 40, 'ETCD_UNAVAILABLE'],
+  ['something that lasts', 50, 'LEDGER_UNREADABLE'],
+] as const)('what %s keeps from the ledger is logged at level %i: %s', async ([, level, code]) => {
   vi.spyOn(MemoryIndex.prototype, 'sequences').mockImplementation(() => {
-    throw new IdallocError('INDEX_UNUSABLE', 'the file is gone');
+    throw new IdallocError(code, 'the file is gone');
   });
   stage.start();
   await stage.pass(JOINED_MS);
   const lines = stage.lines.filter(({ msg }) => msg.startsWith('could not write what is due'));
-  expect(new Set(lines.map(({ level, error }) => `${level} ${error}`))).toEqual(
-    new Set(['40 INDEX_UNUSABLE: the file is gone']),
-  );
+  const seen = new Set(lines.map((line) => `${line.level} ${line.error}`));
+  expect(seen).toEqual(new Set([`${level} ${code}: the file is gone`]));
 });

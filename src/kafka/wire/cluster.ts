@@ -194,9 +194,7 @@ export class Cluster {
   async close(): Promise<void> {
     this.#deadlines.close();
     this.#refresher.close();
-    const brokers = [...this.#brokers.values()];
-    this.#brokers.clear();
-    await Promise.all([...this.#ending, ...brokers.map((broker) => broker.close())]);
+    await Promise.all([...this.#ending, ...[...this.#brokers.values()].map((broker) => broker.close())]);
   }
 
   /** From the cache if that is good enough, else from a refresh; throws the error of the topic. */

@@ -80,7 +80,6 @@ export class Connection {
   async close(): Promise<void> {
     this.#end();
     this.#abort.abort();
-    this.#link?.close();
     const link = this.#link ?? (await this.#dialed.catch(() => undefined));
     link?.close();
     await link?.ended;

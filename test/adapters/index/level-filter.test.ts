@@ -190,6 +190,12 @@ describe('the filter of a level', () => {
     expect(level.bytes).toBe(0);
   });
 
+  it('of no run takes no memory when it is loaded', () => {
+    const filter = new LevelFilter<object>(new PageShape(4_096));
+    for (const _ of filter.load([], () => new Uint32Array()));
+    expect(filter.bytes).toBe(0);
+  });
+
   it.each([4_096, 262_144])(
     'names a run of %d entries for less than one hash in 12,000 that is not in it',
     (places) => {

@@ -214,6 +214,14 @@ describe('a schema registry', () => {
     expect(isRequest(client, 13)).toBe(true);
   });
 
+  it('that fails once for an id is asked for it again before the request goes on', async () => {
+    const { registry, client } = await opened();
+    const failures = [[500, {}] as const];
+    registry.answer = (path) => (path.endsWith('/7') && failures.pop()) || well(path);
+    await client.learn(new Set([7]), 0);
+    expect(isRequest(client, 7)).toBe(true);
+  });
+
   it('is asked for few made-up ids of a partition, and for those of other partitions as before', async () => {
     const { registry, client } = await opened();
     const madeUp = (from: number) => new Set(Array.from({ length: 500 }, (_, i) => from + i));

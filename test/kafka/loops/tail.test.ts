@@ -1,7 +1,8 @@
 import { gzipSync } from 'node:zlib';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, test } from 'vitest';
 import { throttledLog } from '../../../src/async/throttle.ts';
-import { Tail, TailErrorLog } from '../../../src/kafka/loops/tail.ts';
+import { FollowedPartition } from '../../../src/kafka/loops/followed-partition.ts';
+import { Tail, TailErrorLog, TailLeader } from '../../../src/kafka/loops/tail.ts';
 import type { TailChunk, TailOptions } from '../../../src/kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { AT, CHECKED_FROM, crc32c } from '../../../src/kafka/records/format.ts';
@@ -862,4 +863,17 @@ describe('partitions that fail', () => {
     fail(1_000, third);
     expect(lines).toMatchObject([{ partitions: [2] }]);
   });
+});
+
+test('a broker from which a partition was read keeps nothing of it once it is stopped', () => {
+  const leader = new TailLeader(1, { isolation: 'read_committed', maxWaitMs: 1, maxBytes: 1, maxBytesPerPartition: 1 });
+  const hooks = { onRoom: () => undefined, decode: () => new Promise<never>(() => {}), onFailure: async () => {} };
+  const followed = [0, 1].map((partition) => new FollowedPartition(at(partition), new Collected(), hooks));
+  for (const one of followed) {
+    leader.join(one);
+    one.state = 'ready';
+  }
+  followed[0]?.stop();
+  expect(leader.withRoom()).toEqual([followed[1]]);
+  expect(leader.partitions.size).toBe(1);
 });

@@ -153,6 +153,36 @@ describe('calls', () => {
     ]);
   });
 
+  test('the operations allowed for a topic are read behind the nodes of its partitions, up to the next topic', async () => {
+    const nodes = (...ids: number[]) => Buffer.concat([int32(ids.length), ...ids.map(int32)]);
+    const partition = (number: number) =>
+      Buffer.concat([int16(0), int32(number), int32(1), int32(5), nodes(1, 2, 3), nodes(1, 2), nodes(3)]);
+    const topic = (name: string, code: number, operations: number, ...partitions: Buffer[]) =>
+      Buffer.concat([
+        int16(code),
+        text(name),
+        Buffer.of(0),
+        int32(partitions.length),
+        ...partitions,
+        int32(operations),
+      ]);
+    const brokers = [1, 2].map((id) => Buffer.concat([int32(id), text('b'), int32(9092), text('rack')]));
+    const topics = [topic('t', 0, 2 ** 3 + 2 ** 8, partition(0), partition(1)), topic('none', 3, 2 ** 4)];
+    const head = [int32(9), int32(2), ...brokers, text('cluster'), int32(1), int32(topics.length)];
+    const { broker, link } = await linked({ [METADATA]: Buffer.concat([...head, ...topics, int32(0)]) });
+    expect(await link.call('authorizedOperations', { topics: ['t', 'none'] })).toEqual({
+      throttleMs: 9,
+      topics: [
+        { name: 't', errorCode: undefined, operations: new Set(['Read', 'Describe']) },
+        { name: 'none', errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set(['Write']) },
+      ],
+    });
+    expect(broker.calls.at(-1)).toMatchObject({
+      apiVersion: 8,
+      body: Buffer.concat([int32(2), text('t'), text('none'), Buffer.of(0, 0, 1)]),
+    });
+  });
+
   test('an error of a partition is returned in the answer', async () => {
     const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
     expect(await produce(link)).toMatchObject({ errorCode: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
