@@ -41,6 +41,36 @@ export async function atMost<T>(
   }
 }
 
+/** A timer that fires later than this after its time shows that the event loop stood still. */
+const LATE_MS = 20;
+/** What came meanwhile is read in at least this time; a limit is extended by at most so much in all. */
+const GRACE_MS = { least: 100, most: 2_000 };
+
+/**
+ * Calls `over` after `limitMs`. If the event loop stood still by then, as in a process that was suspended, what is
+ * awaited may have come without being read: then the limit is extended by as long as the loop was late.
+ */
+export function timeLimit(
+  runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>,
+  limitMs: number,
+  over: () => void,
+): Timer {
+  let graceMs = GRACE_MS.most;
+  let timer: Timer;
+  const endAfter = (delayMs: number): void => {
+    const dueMs = runtime.monotonicMs() + delayMs;
+    timer = runtime.schedule(delayMs, () => {
+      const lateMs = runtime.monotonicMs() - dueMs;
+      if (lateMs <= LATE_MS || graceMs <= 0) return over();
+      const moreMs = Math.min(Math.max(lateMs, GRACE_MS.least), graceMs);
+      graceMs -= moreMs;
+      endAfter(moreMs);
+    });
+  };
+  endAfter(limitMs);
+  return { cancel: () => timer.cancel() };
+}
+
 /** Resolves when the signal aborts, or immediately if it already has. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

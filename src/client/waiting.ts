@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../async/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
+import { timeLimit } from '../async/waiting.ts';
 
 export interface WaitOptions {
   /** Aborts the wait with the signal's reason. */
@@ -13,18 +14,12 @@ export interface WaitingCaller<T> {
   readonly reject: (reason: unknown) => void;
 }
 
-/** A timer that fires later than this after its time shows that the event loop stood still. */
-const LATE_MS = 20;
-/** What came meanwhile is read in at least this time; a timeout is extended by at most so much in all. */
-const GRACE_MS = { least: 100, most: 2_000 };
-
 /**
  * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and
  * returns a function that removes it again; it must not settle the caller before it returns.
  *
- * If the event loop stood still when the timeout expired, the result may have come without being read: then the wait
- * goes on for as long as the loop was late. So callers whose timeouts expire together, whose errors take time, also let
- * other work go between.
+ * The timeout is a `timeLimit`: a standstill of the event loop extends it. So callers whose timeouts expire together,
+ * whose errors take time, also let other work go between.
  */
 export function wait<T>(
   runtime: Runtime,
@@ -56,19 +51,7 @@ export function wait<T>(
       return;
     }
     if (!Number.isFinite(timeoutMs)) return;
-    let graceMs = GRACE_MS.most;
-    let timer: Timer;
-    const endAfter = (delayMs: number) => {
-      const dueMs = runtime.monotonicMs() + delayMs;
-      timer = runtime.schedule(delayMs, () => {
-        const lateMs = runtime.monotonicMs() - dueMs;
-        if (lateMs <= LATE_MS || graceMs <= 0) return caller.reject(timeoutError());
-        const moreMs = Math.min(Math.max(lateMs, GRACE_MS.least), graceMs);
-        graceMs -= moreMs;
-        endAfter(moreMs);
-      });
-    };
-    endAfter(timeoutMs);
+    const timer = timeLimit(runtime, timeoutMs, () => caller.reject(timeoutError()));
     undo.push(() => timer.cancel());
   });
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { aborted, atMost, every } from '../../src/async/waiting.ts';
+import { aborted, atMost, every, timeLimit } from '../../src/async/waiting.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 describe('work with a time limit', () => {
@@ -20,6 +20,53 @@ describe('work with a time limit', () => {
     expect(await runtime.until(work)).toBeUndefined();
     expect(runtime.monotonicMs()).toBe(1_000);
     expect(signal?.aborted).toBe(true);
+  });
+});
+
+describe('a time limit', () => {
+  const limit = (limitMs: number) => {
+    const runtime = new VirtualRuntime();
+    const overMs: number[] = [];
+    const timer = timeLimit(runtime, limitMs, () => overMs.push(runtime.monotonicMs()));
+    return { runtime, overMs, timer };
+  };
+
+  it('is over at its time, unless it is cancelled', async () => {
+    const { runtime, overMs } = limit(1_000);
+    await runtime.pass(5_000);
+    expect(overMs).toEqual([1_000]);
+    const cancelled = limit(1_000);
+    cancelled.timer.cancel();
+    await cancelled.runtime.pass(5_000);
+    expect(cancelled.overMs).toEqual([]);
+  });
+
+  it.each([
+    ['30 ms: 100 ms', 30, 100],
+    ['1.5 s: 1.5 s', 1_500, 1_500],
+    ['an hour: 2 s', 3_600_000, 2_000],
+  ])('is extended when the event loop was late by %s', async (_, lateMs, moreMs) => {
+    const { runtime, overMs, timer } = limit(1_000);
+    runtime.nowMs += 1_000 + lateMs;
+    await runtime.pass(5_000);
+    expect(overMs).toEqual([1_000 + lateMs + moreMs]);
+    timer.cancel();
+    expect(runtime.pending).toBe(0);
+  });
+
+  it('is extended by 2 s in all, however often the event loop stands still, and can be cancelled meanwhile', async () => {
+    const { runtime, overMs } = limit(1_000);
+    for (const standsStillMs of [1_500, 2_000, 5_000, 5_000]) {
+      runtime.nowMs += standsStillMs;
+      await runtime.pass(0);
+    }
+    expect(overMs).toHaveLength(1);
+    const cancelled = limit(1_000);
+    cancelled.runtime.nowMs += 9_000;
+    await cancelled.runtime.pass(500);
+    cancelled.timer.cancel();
+    await cancelled.runtime.pass(9_000);
+    expect([cancelled.overMs, cancelled.runtime.pending]).toEqual([[], 0]);
   });
 });
 

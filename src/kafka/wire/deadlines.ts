@@ -1,5 +1,6 @@
 import { Bag, type InBag } from '../../async/bag.ts';
 import type { Runtime } from '../../async/runtime.ts';
+import { timeLimit } from '../../async/waiting.ts';
 import { KafkaError } from './kafka-error.ts';
 
 interface Wait extends InBag {
@@ -20,14 +21,14 @@ export class Deadlines {
     return this.#closed;
   }
 
-  /** Settles as `work` does, rejects with `late()` once the deadline has passed, or rejects with CLOSED. */
+  /** Settles as `work` does, rejects with `late()` past the deadline, a `timeLimit`, or rejects with CLOSED. */
   within<T>(deadlineMs: number, work: Promise<T>, late: () => Error): Promise<T> {
     if (this.#closed) {
       work.catch(() => undefined); // its result is not needed
       return Promise.reject(closedError());
     }
     return new Promise<T>((resolve, reject) => {
-      const timer = this.#runtime.schedule(this.#left(deadlineMs), () => end(late()));
+      const timer = timeLimit(this.#runtime, this.#left(deadlineMs), () => end(late()));
       const settle = () => {
         timer.cancel();
         this.#waits.remove(wait);

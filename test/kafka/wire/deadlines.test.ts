@@ -25,6 +25,17 @@ test('late work is rejected at the deadline, which may have passed already', asy
   expect(runtime.monotonicMs()).toBe(10);
 });
 
+test('work is not late for a standstill of the process, during which its end may have come', async () => {
+  const runtime = new VirtualRuntime();
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const within = new Deadlines(runtime).within(10, promise, late);
+  runtime.nowMs += 8_000;
+  await runtime.pass(5);
+  resolve('read');
+  expect(await within).toBe('read');
+  expect(runtime.pending).toBe(0);
+});
+
 test('closing ends every wait, and later ones immediately', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
