@@ -31,6 +31,8 @@ interface SoakFault {
 /** The name of the service that floods, and of the one that is suspended. */
 export const FLOODING = 'flooding';
 export const SUSPENDED = 'suspended';
+/** The fault in which it is. */
+export const SERVICE_SUSPENDED = 'a service is suspended';
 /** A flood lasts until the service that takes most has taken its full buffer, and half of another, beside it. */
 export const BESIDE_FLOOD = 'steady';
 /** The one whose reply topic is deleted and created again. */
@@ -127,7 +129,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
     play: ({ workers, pick, scale }) => suspend(pick(workers), 6_000 * scale),
   },
   {
-    name: 'a service is suspended',
+    name: SERVICE_SUSPENDED,
     play: ({ services, scale }) => suspend(named(services, SUSPENDED), 8_000 * scale),
   },
   { name: 'a reply topic is deleted and created again', play: recreateReplyTopic },

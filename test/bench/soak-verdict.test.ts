@@ -17,7 +17,7 @@ function darkness(more: Partial<Darkness>): Darkness {
   return { partitions: [[], []], all: [], floods: [], ...more };
 }
 
-const COVER_MS = 20_000;
+const CALLER = { coverMs: 20_000, suspended: [] };
 
 test('a partition is dark from a probe that waits for longer than 2 s to its answer, or to that of the next one', () => {
   expect(darkSpans(probes([0, 1], [1, 3], [2, 9], [3, 9], [9, 10], [11, 14]), 20_000)).toEqual([
@@ -39,21 +39,30 @@ test('all is dark while each partition is', () => {
 
 test('a request may have no reply if nobody served its own partition for half of its time', () => {
   const halfDark = darkness({ partitions: [[dark(0, 15)], []] });
-  expect(allowedBy(failing({}), halfDark, COVER_MS)).toBeDefined();
-  expect(allowedBy(failing({}), darkness({ partitions: [[dark(0, 14)], []] }), COVER_MS)).toBeUndefined();
-  expect(allowedBy(failing({ home: 1 }), halfDark, COVER_MS)).toBeUndefined();
-  expect(allowedBy(failing({ code: 'MALFORMED_REPLY' }), halfDark, COVER_MS)).toBeUndefined();
+  expect(allowedBy(failing({}), halfDark, CALLER)).toBeDefined();
+  expect(allowedBy(failing({}), darkness({ partitions: [[dark(0, 14)], []] }), CALLER)).toBeUndefined();
+  expect(allowedBy(failing({ home: 1 }), halfDark, CALLER)).toBeUndefined();
+  expect(allowedBy(failing({ code: 'MALFORMED_REPLY' }), halfDark, CALLER)).toBeUndefined();
+});
+
+test('a request has not waited while the process of its service was suspended', () => {
+  const suspended = { ...CALLER, suspended: [dark(12, 18)] };
+  const outFor = (fromS: number, toS: number) => darkness({ partitions: [[dark(fromS, toS)]] });
+  expect(allowedBy(failing({}), outFor(10, 12), suspended)).toBeDefined();
+  expect(allowedBy(failing({}), outFor(17, 20), suspended)).toBeDefined();
+  expect(allowedBy(failing({}), outFor(12, 19), suspended)).toBeUndefined();
+  expect(allowedBy(failing({}), outFor(10, 12), CALLER)).toBeUndefined();
 });
 
 test('next() may fail only when nothing was served for as long as the buffer covers', () => {
   const empty = failing({ call: 'next', code: 'BUFFER_EMPTY', fromMs: 40_000, toMs: 40_000 });
-  expect(allowedBy(empty, darkness({ all: [dark(15, 36)] }), COVER_MS)).toBeDefined();
-  expect(allowedBy(empty, darkness({ all: [dark(15, 34)] }), COVER_MS)).toBeUndefined();
+  expect(allowedBy(empty, darkness({ all: [dark(15, 36)] }), CALLER)).toBeDefined();
+  expect(allowedBy(empty, darkness({ all: [dark(15, 34)] }), CALLER)).toBeUndefined();
   // Too early, and too late.
-  expect(allowedBy(empty, darkness({ all: [dark(25, 60)] }), COVER_MS)).toBeUndefined();
-  expect(allowedBy(empty, darkness({ all: [dark(0, 25)] }), COVER_MS)).toBeUndefined();
+  expect(allowedBy(empty, darkness({ all: [dark(25, 60)] }), CALLER)).toBeUndefined();
+  expect(allowedBy(empty, darkness({ all: [dark(0, 25)] }), CALLER)).toBeUndefined();
   expect(
-    allowedBy(empty, darkness({ partitions: [[dark(0, 60)], []], floods: [dark(0, 60)] }), COVER_MS),
+    allowedBy(empty, darkness({ partitions: [[dark(0, 60)], []], floods: [dark(0, 60)] }), CALLER),
   ).toBeUndefined();
 });
 
@@ -66,12 +75,12 @@ test('takeAsync() of many IDs may have too few beside a flood or a stuck partiti
     { all: [dark(0, 20)] },
   ];
   for (const more of [flooded, stuck]) {
-    expect(allowedBy(many, darkness(more), COVER_MS)).toBeDefined();
-    expect(allowedBy(few, darkness(more), COVER_MS)).toBeUndefined();
+    expect(allowedBy(many, darkness(more), CALLER)).toBeDefined();
+    expect(allowedBy(few, darkness(more), CALLER)).toBeUndefined();
   }
   for (const one of [few, many]) {
-    expect(allowedBy(one, darkness(out), COVER_MS)).toBeDefined();
-    expect(allowedBy({ ...one, code: 'QUEUE_FULL' }, darkness(out), COVER_MS)).toBeUndefined();
+    expect(allowedBy(one, darkness(out), CALLER)).toBeDefined();
+    expect(allowedBy({ ...one, code: 'QUEUE_FULL' }, darkness(out), CALLER)).toBeUndefined();
   }
 });
 

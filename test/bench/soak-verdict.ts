@@ -80,18 +80,41 @@ export interface Darkness {
   readonly floods: readonly Span[];
 }
 
+/** A span without those others, of which no two overlap. */
+function without(span: Span, others: readonly Span[]): readonly Span[] {
+  let left = [span];
+  for (const { fromMs, toMs } of others) {
+    const pieces = left.flatMap((one) => [
+      { fromMs: one.fromMs, toMs: Math.min(one.toMs, fromMs) },
+      { fromMs: Math.max(one.fromMs, toMs), toMs: one.toMs },
+    ]);
+    left = pieces.filter((piece) => piece.fromMs < piece.toMs);
+  }
+  return left;
+}
+
 const lengthMs = ({ fromMs, toMs }: Span): number => toMs - fromMs;
+
+/** What its verdict needs of the service whose call failed. */
+interface Caller {
+  /** For so long its buffer lasts. */
+  readonly coverMs: number;
+  /** When its process was suspended, in which time it could not take any reply. */
+  readonly suspended: readonly Span[];
+}
 
 /** The rule that allows a failure, in words; undefined if none does. */
 export function allowedBy(
   failure: Failure,
   { partitions, all, floods }: Darkness,
-  coverMs: number,
+  { coverMs, suspended }: Caller,
 ): string | undefined {
   const { call, code } = failure;
   const isUnanswered = code === 'NO_REPLY' || code === 'KAFKA_UNAVAILABLE';
   if (call === 'flood') return isUnanswered ? 'a large request may wait for minutes' : undefined;
-  const hasWaitedIn = (spans: readonly Span[]) => 2 * sharedMs(failure, spans) >= lengthMs(failure);
+  const waits = without(failure, suspended);
+  const sumOf = (each: (wait: Span) => number) => waits.reduce((sum, wait) => sum + each(wait), 0);
+  const hasWaitedIn = (spans: readonly Span[]) => 2 * sumOf((wait) => sharedMs(wait, spans)) >= sumOf(lengthMs);
   if (call === 'request') {
     const isDark = isUnanswered && hasWaitedIn(partitions[failure.home ?? -1] ?? []);
     return isDark ? 'nobody served its home partition for half of its time' : undefined;

@@ -3,7 +3,15 @@ import { Rng } from '../sim/rng.ts';
 import { IdRuns } from '../support/id-runs.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import type { SuiteServers } from '../support/servers.ts';
-import { ASKING, BESIDE_FLOOD, FLOODING, SOAK_FAULTS, type SoakScene, SUSPENDED } from './soak-faults.ts';
+import {
+  ASKING,
+  BESIDE_FLOOD,
+  FLOODING,
+  SERVICE_SUSPENDED,
+  SOAK_FAULTS,
+  type SoakScene,
+  SUSPENDED,
+} from './soak-faults.ts';
 import type { ServicePlan } from './soak-service.ts';
 import { Probes, Service } from './soak-stage.ts';
 import { allowedBy, type Failure, growth, type Span, sharedMs, slopePerMinute } from './soak-verdict.ts';
@@ -100,7 +108,11 @@ const countBy = (all: readonly (readonly [name: string, times: number])[]): Coun
   return counts;
 };
 
-const coverMsOf = ({ plan }: Service): number => 1_000 * (plan.client.coverSeconds ?? DEFAULT_COVER_SECONDS);
+function callerOf({ plan }: Service, played: readonly (Span & { readonly name: string })[]) {
+  const suspended = plan.name === SUSPENDED ? played.filter(({ name }) => name === SERVICE_SUSPENDED) : [];
+  return { coverMs: 1_000 * (plan.client.coverSeconds ?? DEFAULT_COVER_SECONDS), suspended };
+}
+
 const megabytes = (bytes: number): number => Number((bytes / 2 ** 20).toFixed(1));
 const rounded = (value: number): number => Number(value.toFixed(1));
 
@@ -184,7 +196,7 @@ export async function runSoak(options: SoakOptions): Promise<SoakReport> {
   await probes.stop();
   const darkness = probes.darkness(played.filter(({ name }) => name.includes('floods')));
   const judged = services.flatMap((service) =>
-    service.failures.map((failure) => ({ failure, rule: allowedBy(failure, darkness, coverMsOf(service)) })),
+    service.failures.map((failure) => ({ failure, rule: allowedBy(failure, darkness, callerOf(service, played)) })),
   );
   findings.push(
     ...unallowed(
