@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import postgres from 'postgres';
 import { which } from '../../ops/bare/toolchain.ts';
-import { startChild, untilReady } from '../../ops/dev/child.ts';
+import { logHolds, startChild, untilReady } from '../../ops/dev/child.ts';
 
 /** Where Debian has the programs, each version in a folder. */
 const VERSIONS = '/usr/lib/postgresql';
@@ -12,6 +12,8 @@ const VERSIONS = '/usr/lib/postgresql';
 const UNPRIVILEGED = 65_534;
 const USER = 'bench';
 const READY_MS = 60_000;
+/** Why a server does not start while processes of the one before, which was killed, have not noticed that yet. */
+const IN_USE = 'pre-existing shared memory block';
 
 /** Gapless numbers as they are usual in a database: a row for each sequence, locked until the document is committed. */
 export interface PostgresNumbers extends AsyncDisposable {
@@ -63,13 +65,20 @@ export async function startPostgres(connections: number): Promise<Postgres | und
       () => true,
       () => false,
     );
+  const ready = () => untilReady(child, answers, { timeoutMs: READY_MS });
   const crash = async () => {
     await child.kill();
-    child = await launch();
-    await untilReady(child, answers, { timeoutMs: READY_MS });
+    for (;;) {
+      child = await launch();
+      try {
+        return await ready();
+      } catch (error) {
+        if (!logHolds(logFile, IN_USE)) throw error;
+      }
+    }
   };
   try {
-    await untilReady(child, answers, { timeoutMs: READY_MS });
+    await ready();
     const [{ server_version: version = '' } = {}] = await sql`show server_version`;
     return { version, sql, crash, [Symbol.asyncDispose]: stop };
   } catch (error) {
