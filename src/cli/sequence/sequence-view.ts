@@ -2,7 +2,7 @@ import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Definition, type Statement, statedOf } from '../../core/sequence-row.ts';
 import type { Head } from '../../ledger/heads.ts';
 import { viewOf } from '../../ledger/sequence-order.ts';
-import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
+import { definitionNow, dueNow, type HeadsView, isStopped } from '../../ledger/sequence-rule.ts';
 import { counted, table, timeText } from '../output.ts';
 import type { PartitionReading } from './sequence-log.ts';
 import type { SequenceSession } from './sequence-session.ts';
@@ -87,32 +87,26 @@ export async function viewSequences(session: SequenceSession, isAll: boolean): P
   return { views: views.toSorted((one, other) => (one.sequence < other.sequence ? -1 : 1)), sinceMs };
 }
 
-function accordOf(view: HeadsView, sequence: string): Pick<SequenceView, 'pending' | 'accord' | 'note'> {
+type Accordance = Pick<SequenceView, 'pending' | 'accord' | 'note'>;
+
+const said = (accord: Accord, note: string | null, pending = 0): Accordance => ({ pending, accord, note });
+
+function accordOf(view: HeadsView, sequence: string): Accordance {
+  const { head } = view;
   if (isStopped(view, sequence)) {
     const note = 'the ledger contradicts etcd: stop the workers and run idalloc namespace rebuild';
-    const pending = view.head.pending.length;
-    return { pending, accord: 'stopped', note };
+    return said('stopped', note, head.pending.length);
   }
-  return saidOf(view, sequence, dueNow(view, [sequence]));
-}
-
-function saidOf(
-  view: HeadsView,
-  sequence: string,
-  due: SequenceDue,
-): Pick<SequenceView, 'pending' | 'accord' | 'note'> {
-  const row = view.row(sequence);
-  const held = view.head.sequences.get(sequence);
+  const [row, held] = [view.row(sequence), head.sequences.get(sequence)];
+  const due = dueNow(view, [sequence]);
   switch (due.kind) {
     case 'draft':
-      return { pending: 0, accord: 'agree', note: null };
+      return said('agree', null);
     case 'pending': {
-      const decisions = counted(due.records.length, 'decision');
-      return {
-        pending: due.records.length,
-        accord: 'pending',
-        note: `etcd holds ${decisions} that the ledger does not show yet: a worker appends them`,
-      };
+      const { length } = due.records;
+      const decisions = counted(length, 'decision');
+      const note = `etcd holds ${decisions} that the ledger does not show yet: a worker appends them`;
+      return said('pending', note, length);
     }
     case 'loss': {
       const shown =
@@ -120,21 +114,13 @@ function saidOf(
       // What is pending is given already, and is appended behind the statement.
       const next = Math.max(due.next, held?.next ?? 0);
       const note = `the ledger lost its tail, and shows ${shown}; a worker or the next order states that, and the next new number is ${next}`;
-      return { pending: 0, accord: 'lost', note };
+      return said('lost', note);
     }
     case 'again':
-      return {
-        pending: 0,
-        accord: 'unstated',
-        note: `the ledger lacks edition ${held?.edition}: the next request or order states it`,
-      };
+      return said('unstated', `the ledger lacks edition ${held?.edition}: the next request or order states it`);
     case 'repair': {
       const lacks = held === undefined ? 'etcd does not hold it' : `etcd holds only numbers below ${held.next}`;
-      return {
-        pending: 0,
-        accord: 'behind',
-        note: `${lacks}: the next request or order writes there what the ledger shows`,
-      };
+      return said('behind', `${lacks}: the next request or order writes there what the ledger shows`);
     }
   }
 }

@@ -153,13 +153,7 @@ function traceJson({ id, traced, request, replies }: TracedRequest): object {
       offset: entry.requestOffset,
       sent_at: request === undefined ? null : timeText(request.timestampMs),
     },
-    ledger: {
-      topic: record.topic,
-      partition: record.partition,
-      offset: record.offset,
-      appended_at: timeText(record.timestampMs),
-      decides: loserTo === undefined && !doubtful ? true : loserTo === undefined ? null : false,
-    },
+    ledger: { ...ledgerJson(record), decides: loserTo !== undefined ? false : doubtful ? null : true },
     reply_topic: entry.replyTopic,
     replies: replies.map((reply) => ({
       partition: reply.partition,
@@ -287,14 +281,13 @@ function placeOf({ record, requestId, entry }: TracedNumber): object {
     count: entry.count,
     step: entry.step,
     request: { partition: record.partition, offset: entry.requestOffset },
-    ledger: {
-      topic: record.topic,
-      partition: record.partition,
-      offset: record.offset,
-      appended_at: timeText(record.timestampMs),
-    },
+    ledger: ledgerJson(record),
     reply_topic: entry.replyTopic,
   };
+}
+
+function ledgerJson({ topic, partition, offset, timestampMs }: TopicRecord): object {
+  return { topic, partition, offset, appended_at: timeText(timestampMs) };
 }
 
 /** The number, or the numbers, and where they come from. */
