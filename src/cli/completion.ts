@@ -103,16 +103,20 @@ function fishQuoted(text: string): string {
   return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }
 
+/** What bash and zsh do where the value of an option comes next, as cases of a shell's `case`. */
+function valueCases(levels: readonly Level[], action: (value: Level['values'][number]) => string): string {
+  const cases = levels.flatMap(({ path, values }) =>
+    values.map((value) => `    ${quoted(`${path} ${value.option}`)})${action(value)} return ;;`),
+  );
+  return cases.join('\n');
+}
+
 function bash(program: Command): string {
   const levels = levelsOf(program);
-  const values = levels.flatMap(({ path, values }) =>
-    values.map(({ option, choices, isSequence }) => {
-      const list = isSequence ? `"$(${SEQUENCES})"` : quoted(choices.join(' '));
-      const hasNone = choices.length === 0 && !isSequence;
-      const reply = hasNone ? '' : ` COMPREPLY=($(compgen -W ${list} -- "$word"));`;
-      return `    ${quoted(`${path} ${option}`)})${reply} return ;;`;
-    }),
-  );
+  const values = valueCases(levels, ({ choices, isSequence }) => {
+    const list = isSequence ? `"$(${SEQUENCES})"` : quoted(choices.join(' '));
+    return choices.length === 0 && !isSequence ? '' : ` COMPREPLY=($(compgen -W ${list} -- "$word"));`;
+  });
   const words = levels.map(({ path, commands, options, choices, takesSequence }) => {
     const all = [...commands.map(({ word }) => word), ...choices, ...options.map(({ word }) => word)];
     const names = takesSequence ? ` [[ "$word" == -* ]] || words+=" $(${SEQUENCES})"` : '';
@@ -128,7 +132,7 @@ _idalloc() {
     esac
   done
   case "$at \${COMP_WORDS[COMP_CWORD - 1]}" in
-${values.join('\n')}
+${values}
   esac
   case "$at" in
 ${words.join('\n')}
@@ -143,13 +147,10 @@ function zsh(program: Command): string {
   const levels = levelsOf(program);
   const described = (words: readonly Word[]) =>
     words.map(({ word, meaning }) => quoted(`${word.replaceAll(':', '\\:')}:${meaning}`)).join(' ');
-  const values = levels.flatMap(({ path, values }) =>
-    values.map(({ option, choices, isSequence }) => {
-      const list = isSequence ? `$(${SEQUENCES})` : choices.map(quoted).join(' ');
-      const action = list === '' ? '_default' : `compadd -- ${list}`;
-      return `    ${quoted(`${path} ${option}`)}) ${action}; return ;;`;
-    }),
-  );
+  const values = valueCases(levels, ({ choices, isSequence }) => {
+    const list = isSequence ? `$(${SEQUENCES})` : choices.map(quoted).join(' ');
+    return list === '' ? ' _default;' : ` compadd -- ${list};`;
+  });
   const words = levels.map(({ path, commands, options, choices, takesSequence }) => {
     const first = described([...commands, ...choices.map((word) => ({ word, meaning: word }))]);
     const names = takesSequence ? `$(${SEQUENCES})` : '';
@@ -166,7 +167,7 @@ _idalloc() {
     esac
   done
   case "$at \${words[CURRENT - 1]}" in
-${values.join('\n')}
+${values}
   esac
   case "$at" in
 ${words.join('\n')}

@@ -1,10 +1,5 @@
 import { withEtcd } from '../adapters/etcd/etcd.ts';
-import {
-  decodeDescriptor,
-  decodeLeaseRecord,
-  type LeaseRecord,
-  layoutOfDescriptor,
-} from '../codec/namespace-values.ts';
+import { decodeDescriptor, decodeLeaseRecord, layoutOfDescriptor } from '../codec/namespace-values.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
@@ -99,7 +94,7 @@ function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefi
   const ceilingMs = stored === 0 || layout === undefined ? null : tickStartMs(layout, stored);
   return {
     worker_id: workerId,
-    holder: owner === undefined ? null : viewHolder(owner, decodeLeaseRecord(owner.value), nowMs),
+    holder: owner === undefined ? null : viewHolder(owner, nowMs),
     /** The time below which IDs may have been allocated; null if it was never raised, or the layout is unknown. */
     ceiling: ceilingMs === null ? null : timeText(ceilingMs),
     /** How far the ceiling is ahead of this machine's clock; negative: behind. */
@@ -107,7 +102,8 @@ function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefi
   };
 }
 
-function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number) {
+function viewHolder(owner: KeyValue, nowMs: number) {
+  const record = decodeLeaseRecord(owner.value);
   return {
     worker_ip: record.assignedWorkerIp,
     granted_at: timeText(record.grantedAtMs),

@@ -36,13 +36,16 @@ export async function runRequest(context: CliContext, options: RequestFlags, com
   const correlationId = options.correlationId ?? randomUUID();
   try {
     const reply = await ask(context, config, correlationId, options);
-    if ('sequence' in reply) return printNumbers(context, correlationId, reply, options);
+    if ('sequence' in reply) return printNumbers(context, correlationId, reply, options.json);
     const view = viewBatch(context, correlationId, reply, options);
     present(context, options.json, view, () => batchText(view));
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
     const code = error instanceof RequestRefused ? error.serverCode : error.code;
-    refused(context, correlationId, { code, message: error.message }, options);
+    const refusal = { code, message: error.message };
+    // A refusal is a result: scripts get it on stdout, people on stderr.
+    context.err(message(`${code}: ${error.message}`));
+    if (options.json === true) context.out(jsonLine({ correlation_id: correlationId, error: refusal }));
     context.setExitCode(exitCodeOf(error));
   }
 }
@@ -71,30 +74,14 @@ async function ask(
   });
 }
 
-function printNumbers(
-  { out }: CliContext,
-  correlationId: string,
-  taken: SequenceNumbers,
-  { json }: RequestFlags,
-): void {
+function printNumbers(context: CliContext, correlationId: string, taken: SequenceNumbers, json?: true): void {
   const { sequence, count, replayed } = taken;
   const texts = taken.texts();
   const numbers = taken.numbers().map((value, i) => ({ value, text: texts[i] ?? String(value) }));
   const again = replayed ? ', the same numbers as before' : '';
   const lines = numbers.map(({ text }) => `${text}\n`).join('');
   const text = `${lines}${count} of ${sequence} for correlation ID ${printable(correlationId)}${again}\n`;
-  present({ out }, json, { correlation_id: correlationId, sequence, count, numbers, replayed }, () => text);
-}
-
-/** A refusal is a result: scripts get it on stdout, people on stderr. */
-function refused(
-  { out, err }: CliContext,
-  correlationId: string,
-  error: { readonly code: string; readonly message: string },
-  { json }: RequestFlags,
-): void {
-  err(message(`${error.code}: ${error.message}`));
-  if (json === true) out(jsonLine({ correlation_id: correlationId, error }));
+  present(context, json, { correlation_id: correlationId, sequence, count, numbers, replayed }, () => text);
 }
 
 /** The line that --json prints for a batch; scripts depend on its names and their order. */

@@ -115,7 +115,7 @@ export function auditText(
   const note = (text: string) => paint.yellow(`         ${text}`);
   const some = (count: number, line: string) => (count === 0 ? [] : [line]);
   const lines = [
-    ...(join.requests === undefined ? [] : requestLines(join.requests, paint)),
+    ...(join.requests === undefined ? [] : requestLines(join.requests, note)),
     `ledger   ${counted(read.entries, 'entry', 'entries')} with ${counted(read.ids, 'ID')}, ${counted(read.markers, 'marker')}`,
     `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
     `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
@@ -146,13 +146,12 @@ const UNJUDGED: Readonly<Record<Unjudged, string>> = {
   copies_deleted: 'they were forwarded, and the request topic does not reach back to the copies',
 };
 
-function requestLines(counts: RequestCounts, paint: ReturnType<typeof palette>): string[] {
+function requestLines(counts: RequestCounts, note: (text: string) => string): string[] {
   const { requests, answered, refused, deadLetters, waiting, unjudged } = counts;
-  const line = (text: string) => paint.yellow(`         ${text}`);
   return [
     `requests ${counted(requests, 'request')}, ${answered} answered: ${refused} of them with a refusal, ${deadLetters} with a dead letter`,
-    ...(waiting === 0 ? [] : [line(`${waiting} are younger than the grace time, and wait`)]),
-    ...[...unjudged].map(([reason, count]) => line(`${count} have no answer that was found: ${UNJUDGED[reason]}`)),
+    ...(waiting === 0 ? [] : [note(`${waiting} are younger than the grace time, and wait`)]),
+    ...[...unjudged].map(([reason, count]) => note(`${count} have no answer that was found: ${UNJUDGED[reason]}`)),
   ];
 }
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { TopicFault } from '../../adapters/kafka/topics/judge.ts';
 import { checkReplyTopicName } from '../../adapters/kafka/topics/plan.ts';
 import { aclCommands, aclRules, type Right, type Role, rightsOf } from '../../adapters/kafka/topics/rights.ts';
-import { checkTopics, grant, initTopics } from '../../adapters/kafka/topics/topics.ts';
+import { checkTopics, grant, initTopics, type TopicsReport } from '../../adapters/kafka/topics/topics.ts';
 import { openRegistry, type RegisteredSchema } from '../../adapters/registry/schema-registry.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
@@ -67,16 +67,12 @@ export async function runCheck(context: CliContext, { json }: JsonFlag): Promise
     ...faults.map(textOf('fault')).map(paint.red),
     ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; fix: ${registry.fix}`)]),
     ...(fixes.length === 0 ? [] : ['fix:', ...fixes.map((fix) => `  ${fix}`)]),
-    verdict(paint, faults, added),
+    verdict(paint, report),
   ];
   present(context, json, view, () => `${lines.join('\n')}\n`);
 }
 
-function verdict(
-  paint: ReturnType<typeof palette>,
-  faults: readonly TopicFault[],
-  added: readonly TopicFault[],
-): string {
+function verdict(paint: ReturnType<typeof palette>, { faults, added }: TopicsReport): string {
   if (faults.length > 0) return paint.red("a worker can't start on these topics");
   if (added.length === 0) return paint.green('a worker can start on these topics');
   return paint.yellow('a worker can start on these topics if partitions were added after its namespace was created');
