@@ -22,7 +22,7 @@ import { partitionFor } from '../../src/kafka/records/record.ts';
 import { CalmWorkers } from '../support/calm-workers.ts';
 import { CertificateAuthority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
-import { hastyRules } from '../support/hasty-rules.ts';
+import { hastyRules, LASTING } from '../support/hasty-rules.ts';
 import { OwnEtcd, requireOwnEtcd, SMALL_QUOTA_BYTES } from '../support/own-etcd.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { Prometheus, requirePrometheus, type Sample } from '../support/prometheus.ts';
@@ -123,6 +123,7 @@ test('etcd that does not answer fires that its calls fail, that the ceiling is n
       IdallocHttpFails: { job },
       IdallocFailureBudgetBurns: { job },
       IdallocFailureBudgetShrinks: { job },
+      [LASTING]: { job, of: 'IdallocGateClosed' },
     });
   } finally {
     await broken.resumeEtcd(0);

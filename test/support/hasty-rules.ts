@@ -4,7 +4,7 @@ import { ALERTS, readRules } from '../../ops/prometheus/rules.ts';
 /** The window of a rate must hold a few scrapes, and end soon after what it shows. */
 const HASTY_WINDOW = '20s';
 
-const LASTING = 'Lasting';
+export const LASTING = 'Lasting';
 /** Each firing alert that goes on for a minute, which no rule waits less than. */
 const LASTING_RULE = {
   alert: LASTING,
