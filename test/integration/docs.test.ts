@@ -223,14 +223,15 @@ function asShown(text: string): string {
     .replaceAll(`${groupId}.`, 'id.')
     .replaceAll(groupId, 'idalloc')
     .replaceAll(env.ETCD_PREFIX ?? '', '/keyspace')
-    .replaceAll(SLOW_ETCD, 'ok  $1');
+    .replaceAll(SLOW_SERVER, 'ok  $1');
 }
 
 /**
- * A warning of doctor that an etcd took a second to respond, as it may on a busy machine. Only the last of several has
- * the fix.
+ * A warning of doctor that a broker or an etcd took long to respond, as it may on a busy machine. Only the last of
+ * several has the fix.
  */
-const SLOW_ETCD = /^warn( +etcd http\S+ +etcd .*, \d+\.\d s)(\n +fix: check its disk.*)?$/gm;
+const SLOW_SERVER =
+  /^warn( +(?:Kafka |etcd http)\S+ +(?:Kafka|etcd) .*, [\d.]+ m?s)(\n +fix: (?:find out why it is slow|check its disk).*)?$/gm;
 
 /** Lines about the suite's single broker and about the machine, which the pages don't show. */
 const ENVIRONMENT = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;

