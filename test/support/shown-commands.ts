@@ -137,6 +137,10 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run chart', { file: 'test/support/chart-render.ts', by: 'packChart(' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
+  [
+    'npm install testcontainers ../idalloc/dist/packages/idalloc-{client,testcontainers}-*.tgz',
+    { file: PACKAGE, by: "projectWith(['@idalloc/client', '@idalloc/testcontainers'])" },
+  ],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
   [
     'npm install --prefix /opt/idalloc --omit=peer --ignore-scripts --no-audit --no-fund ./idalloc-[0-9]*.tgz',
