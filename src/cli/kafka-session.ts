@@ -10,6 +10,7 @@ import {
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
+import { IdallocError } from '../errors.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
@@ -71,6 +72,12 @@ export interface KafkaSession {
 export function withKafka<T>(context: CliContext, use: (session: KafkaSession) => Promise<T>): Promise<T> {
   const config = loadKafkaConfig(context.env);
   return withCluster(context, config, (source) => use({ context, config, source }));
+}
+
+/** For a topic that may not exist, or not any more: it has no records. */
+export function noneIfGone(error: unknown): readonly Span[] {
+  if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
+  throw error;
 }
 
 /** Reads spans as readSpans does, with progress on stderr; `what` names the work. */

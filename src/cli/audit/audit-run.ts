@@ -159,13 +159,10 @@ async function answeredOffsets({ config, source }: AuditSession): Promise<Readon
   return new Map([...committed].flatMap(([partition, { position }]) => (position ? [[partition, position.next]] : [])));
 }
 
-/** Some offsets of a request partition. */
-type RequestRange = Pick<Span, 'partition' | 'from' | 'to'>;
-
 /** The valid requests of these ranges that the ledger has not decided, by sequence and reply topic. */
 export async function undecidedRequests(
   session: AuditSession,
-  ranges: readonly RequestRange[],
+  ranges: readonly Omit<Span, 'topic'>[],
   { tempDir }: Pick<AuditOptions, 'tempDir'>,
 ): Promise<UndecidedRequests[]> {
   const { config, source } = session;

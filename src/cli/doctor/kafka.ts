@@ -13,7 +13,7 @@ import { probeBroker } from '../../kafka/wire/kafkajs-dialer.ts';
 import { tlsOf } from '../../kafka/wire/settings.ts';
 import type { AuthorizedOperationsResponse } from '../../kafka/wire/topic-apis.ts';
 import type { CliContext } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { noneIfGone, withCluster } from '../kafka-session.ts';
 import { counted, spanText } from '../output.ts';
 import { type Check, fault, ok, TIMEOUT_MS, unreachableServer, warn } from './checks.ts';
 
@@ -74,19 +74,13 @@ async function tryTopics(source: Source, config: Config): Promise<Check[]> {
 async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Check> {
   try {
     const group = await describeGroup(source, groupId);
-    const spans = await wholeTopic(source, topics.requests).catch(nothingYet);
+    const spans = await wholeTopic(source, topics.requests).catch(noneIfGone); // another check reports that
     const partitions = spans.map(({ partition }) => partition);
     const committed = await committedOffsets(source, groupId, topics.requests, partitions);
     return judgeGroup(groupId, group, spans, committed);
   } catch (error) {
     return fault(GROUP, describeError(error), `allow Read on the group '${groupId}'`);
   }
-}
-
-/** The check of the topics reports a missing one. */
-function nothingYet(error: unknown): readonly Span[] {
-  if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
-  throw error;
 }
 
 /** Reads the witness topic to its end, without writing to it. Other checks report why it can't be read. */

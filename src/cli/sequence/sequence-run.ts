@@ -199,7 +199,7 @@ async function requireRoom({ heads, log }: SequenceSession, partition: number): 
   const { names: held } = await heads.readAll(partition);
   const others = new Set([...held, ...log.reading(partition).rows.keys()]).size;
   if (others < MAX_SEQUENCES) return;
-  throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
+  throw invalid(`partition ${partition} has ${others} sequences, and no room for more`);
 }
 
 /**
@@ -213,18 +213,9 @@ export function definition<T extends Stated>(name: string, before: T, { step, ma
   const steps = step ?? before.step;
   const most = Number.MAX_SAFE_INTEGER - steps;
   const largest = max ?? Math.min(before.max, most);
-  if (largest > most) {
-    throw new IdallocError(
-      'CONFIG_INVALID',
-      `with a step of ${steps} the largest number of ${name} is at most ${most}`,
-    );
-  }
-  if (before.next > largest + steps) {
-    throw new IdallocError(
-      'CONFIG_INVALID',
-      `${name} continues at ${before.next}, which is beyond its largest number ${largest}`,
-    );
-  }
+  if (largest > most) throw invalid(`with a step of ${steps} the largest number of ${name} is at most ${most}`);
+  if (before.next > largest + steps)
+    throw invalid(`${name} continues at ${before.next}, which is beyond its largest number ${largest}`);
   return { ...before, step: steps, max: largest, format: format ?? before.format };
 }
 
@@ -281,8 +272,9 @@ function exists(name: string, { closed, next }: Stated): IdallocError {
 }
 
 function tooLow(name: string, least: number): IdallocError {
-  return new IdallocError(
-    'CONFIG_INVALID',
-    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
-  );
+  return invalid(`numbers of ${name} below ${least} may have been given out: use ${least} or more`);
+}
+
+function invalid(message: string): IdallocError {
+  return new IdallocError('CONFIG_INVALID', message);
 }

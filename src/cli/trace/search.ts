@@ -15,7 +15,7 @@ import { decodeLedgerKey } from '../../codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { hasDecision } from '../../ledger/decided.ts';
-import { type KafkaSession, readShown } from '../kafka-session.ts';
+import { type KafkaSession, noneIfGone, readShown } from '../kafka-session.ts';
 import { homePartition } from '../sequence/sequence-log.ts';
 
 /** A ledger entry of IDs, and its place. */
@@ -170,12 +170,6 @@ const MAX_REPLIES = 100;
 /** The request ID of a reply or a request; undefined if its correlation ID names it. */
 export function ownRequestId({ headers }: TopicRecord): Buffer | undefined {
   return unlessInvalid(() => readRequestId(headers, DEFAULT_HEADER_NAMES));
-}
-
-/** A reply topic may have been deleted since. */
-function noneIfGone(error: unknown): Span[] {
-  if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
-  throw error;
 }
 
 /** The request, if its topic still has it. */
