@@ -1,6 +1,6 @@
 import type { GateReason } from '../core/gate.ts';
 import type { IdRange } from '../core/generator.ts';
-import type { Layout } from '../core/layout.ts';
+import { isLarge, type Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import type { RateLimit } from './callers.ts';
@@ -33,7 +33,7 @@ export class Issuer {
     this.#options = options;
     const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
     const maxWaitingIds = Math.floor((perTick * WAITING_MS) / layout.tickMs);
-    this.#queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs });
+    this.#queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs, isLarge: (ids) => isLarge(layout, ids) });
   }
 
   /**
@@ -92,15 +92,15 @@ export interface AllocationQueueOptions {
   readonly source: AllocationSource;
   /** Maximum number of IDs in the queue of all callers together, and so twice that of a caller that is alone. */
   readonly maxWaitingIds: number;
+  /** Whether a request for so many IDs lets others go first. */
+  readonly isLarge: (count: number) => boolean;
   readonly monotonicMs: () => number;
 }
 
 const MAX_WAITING = 1_024;
 /** Beyond this wait, a client is better off with another worker. */
 const MAX_WAIT_MS = 2_000;
-/**
- * IDs that a caller may take in a round: a tenth of the default MAX_COUNT, which delays others by a few milliseconds.
- */
+/** IDs that a caller may take in a round, a tenth of the default MAX_COUNT: others wait some milliseconds for them. */
 const QUANTUM = 10_000;
 
 interface WaitingCall {
@@ -123,7 +123,7 @@ interface CallerShare {
 
 /**
  * Passes HTTP requests to the allocator one at a time, so that the pipeline's partitions never compete with more than
- * one of them. Bounded in requests, IDs and time.
+ * one of them, and with a large one, for which the others don't wait. Bounded in requests, IDs and time.
  *
  * Callers take turns by IDs, not by requests (deficit round robin of Shreedhar and Varghese, 1995): a caller waits at
  * most for one request of each other one, however many they have. A caller may have one request here, and more as long
@@ -138,6 +138,7 @@ export class AllocationQueue {
   #requests = 0;
   #ids = 0;
   #isWorking = false;
+  #hasLarge = false;
 
   constructor(options: AllocationQueueOptions) {
     this.#options = options;
@@ -153,7 +154,7 @@ export class AllocationQueue {
     share.waiting.push(waiting);
     if (!this.#round.has(share)) share.deficit = QUANTUM;
     this.#round.add(share);
-    if (!this.#isWorking) void this.#work();
+    void this.#work();
     return waiting.taken.promise;
   }
 
@@ -176,26 +177,37 @@ export class AllocationQueue {
   }
 
   async #work(): Promise<void> {
+    if (this.#isWorking) return;
     this.#isWorking = true;
     for (let next = this.#next(); next !== undefined; next = this.#next()) {
-      const { share, count, taken } = next;
-      try {
-        taken.resolve(await this.#allocate(next));
-      } catch (error) {
-        taken.reject(error);
-      }
-      this.#hold(share, -1, -count);
+      const isLarge = this.#options.isLarge(next.count);
+      const served = this.#serve(next, isLarge);
+      if (!isLarge) await served;
     }
     this.#isWorking = false;
   }
 
+  async #serve(call: WaitingCall, isLarge: boolean): Promise<void> {
+    const { share, count, taken } = call;
+    if (isLarge) this.#hasLarge = true;
+    try {
+      taken.resolve(await this.#allocate(call));
+    } catch (error) {
+      taken.reject(error);
+    }
+    this.#hold(share, -1, -count);
+    if (isLarge) this.#hasLarge = false;
+    void this.#work();
+  }
+
   /**
    * Takes the next request from the queue. A caller whose turn is too short for its request gets more in the next
-   * round.
+   * round. Those with a large one are passed over while another large one is in progress.
    */
   #next(): WaitingCall | undefined {
     for (const share of this.#round) {
       const [first] = share.waiting;
+      if (first !== undefined && this.#hasLarge && this.#options.isLarge(first.count)) continue;
       if (first !== undefined && first.count > share.deficit) {
         this.#round.delete(share);
         share.deficit += QUANTUM;

@@ -27,7 +27,12 @@ class HeldSource {
 function stage(maxWaitingIds = 2_000) {
   const source = new HeldSource();
   const clock = { nowMs: 0 };
-  const queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs: () => clock.nowMs });
+  const queue = new AllocationQueue({
+    source,
+    maxWaitingIds,
+    isLarge: (count) => count > 50_000,
+    monotonicMs: () => clock.nowMs,
+  });
   return { source, clock, queue };
 }
 
@@ -99,14 +104,15 @@ describe('the queue', () => {
     expect((await second).ranges[0]?.count).toBe(2);
   });
 
-  test('serves one caller beside 41 large requests of another right after the one in progress, and refuses the last of those', async () => {
+  test('serves one caller beside 41 large requests of another during the one in progress, and refuses the last of those', async () => {
     const { source, queue } = stage(2 * 4_096_000);
     const all = Array.from({ length: 40 }, () => queue.take('a', 100_000));
     await expect(queue.take('a', 100_000)).rejects.toMatchObject({ code: 'OVERLOADED', message: /of this caller/ });
     const other = queue.take('b', 1);
-    await source.release(0);
     await source.release(1);
     expect((await other).ranges[0]?.count).toBe(1);
+    expect(source.asked.length).toBe(2);
+    await source.release(0);
     for (let nth = 2; nth < 41; nth += 1) await source.release(nth);
     await Promise.all(all);
     expect(source.asked.map(({ count }) => count)).toEqual([100_000, 1, ...new Array(39).fill(100_000)]);
