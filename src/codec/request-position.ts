@@ -16,9 +16,12 @@ export interface RequestPosition {
   readonly debtors?: readonly DebtorSpan[] | undefined;
 }
 
-/** All requests to a reply topic, by its `topicHash` or EVERY_TOPIC, from an offset up to another one, not included. */
+/** All requests to some reply topics, from an offset up to another one, not included. */
 export interface DebtorSpan {
+  /** The `topicHash` of the topic, or of what the names of all begin with, or EVERY_TOPIC. */
   readonly topic: number;
+  /** How many characters of a name that beginning has; 0 for one topic. */
+  readonly prefix: number;
   readonly from: number;
   readonly until: number;
 }
@@ -29,9 +32,21 @@ const HASH_BYTES = 6;
 /** The hash of no topic. */
 export const EVERY_TOPIC = 2 ** (8 * HASH_BYTES);
 
+/** Names are compared again and again, and a hash takes a microsecond. */
+const hashes = new Map<string, number>();
+const MAX_HASHES = 500;
+
 /** A whole number of 48 bits, the same for equal names in every release. */
-export function topicHash(replyTopic: string): number {
-  return createHash('sha256').update(replyTopic).digest().readUIntBE(0, HASH_BYTES);
+export function topicHash(name: string): number {
+  const hash = hashes.get(name) ?? createHash('sha256').update(name).digest().readUIntBE(0, HASH_BYTES);
+  if (hashes.size >= MAX_HASHES) hashes.clear();
+  hashes.set(name, hash);
+  return hash;
+}
+
+/** Whether a span is of this reply topic too. The same for every reader, whatever quotas it has. */
+export function isNamed({ topic, prefix }: Pick<DebtorSpan, 'topic' | 'prefix'>, replyTopic: string): boolean {
+  return topic === EVERY_TOPIC || topic === topicHash(prefix === 0 ? replyTopic : replyTopic.slice(0, prefix));
 }
 
 /**
@@ -67,7 +82,7 @@ export interface CommittedPosition extends RequestPosition {
 }
 
 const METADATA =
-  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?(?:,?"debtors":(?<debtors>\[(?:\[\d{1,15},\d{1,16},\d{1,16}\](?:,\[\d{1,15},\d{1,16},\d{1,16}\]){0,31})?\]))?\}$/;
+  /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?(?:,?"debtors":(?<debtors>\[(?:\[\d{1,15}(?:,\d{1,16}){2},\d{1,3}\](?:,\[\d{1,15}(?:,\d{1,16}){2},\d{1,3}\]){0,31})?\]))?\}$/;
 
 /**
  * The metadata of an offset that a worker commits. It is never empty: by it workers know their own commits. Where
@@ -77,7 +92,7 @@ export function encodeMetadata({ next, small, last, debtors = [] }: CommittedPos
   return JSON.stringify({
     small,
     ...(last !== undefined && { last: [last.offset, last.timestampMs, last.digest] }),
-    ...(next < small && { debtors: debtors.map(({ topic, from, until }) => [topic, from, until]) }),
+    ...(next < small && { debtors: debtors.map(({ topic, from, until, prefix }) => [topic, from, until, prefix]) }),
   });
 }
 
@@ -98,13 +113,13 @@ export function decodePosition(next: number, metadata: string): CommittedPositio
     next,
     small,
     last: isKnown ? last : undefined,
-    debtors: next < small ? spansIn(debtors ?? `[[${EVERY_TOPIC},${next},${small}]]`) : undefined,
+    debtors: next < small ? spansIn(debtors ?? `[[${EVERY_TOPIC},${next},${small},0]]`) : undefined,
   };
 }
 
 function spansIn(text: string): readonly DebtorSpan[] | undefined {
-  const spans = JSON.parse(text) as readonly (readonly [number, number, number])[];
-  return spans.length === 0 ? undefined : spans.map(([topic, from, until]) => ({ topic, from, until }));
+  const spans = JSON.parse(text) as readonly (readonly [number, number, number, number])[];
+  return spans.length === 0 ? undefined : spans.map(([topic, from, until, prefix]) => ({ topic, from, until, prefix }));
 }
 
 /** The header of a ledger entry with what its writer had answered of the partition's requests when it wrote it. */

@@ -1,4 +1,4 @@
-import { topicHash } from '../codec/request-position.ts';
+import { type DebtorSpan, topicHash } from '../codec/request-position.ts';
 import { type Accepted, BAD_RECORDS, type Intake } from './intake.ts';
 
 /** How much of a worker's time an account may use while others are served. */
@@ -12,16 +12,20 @@ export interface DebtRate {
 export interface AccountsOptions {
   readonly rate: DebtRate;
   readonly monotonicMs: () => number;
-  /** Whose account pays for requests to a reply topic: equal names for topics that pay together. */
+  /**
+   * Whose account pays for requests to a reply topic: equal names for topics that pay together. Mostly that is what the
+   * names of these begin with.
+   */
   readonly accountOf: (replyTopic: string) => string;
   /** A request waits since this account is in debt. */
   readonly onWaits: (account: string) => void;
 }
 
-/** Who pays for a request: an account, and the hash by which a committed position names its reply topic. */
+/** Who pays for a request: an account, and how a committed position names the reply topics of that. */
 export interface Payer {
   readonly account: Account;
-  readonly topic: number;
+  readonly replyTopic: string;
+  readonly named: Pick<DebtorSpan, 'topic' | 'prefix'>;
 }
 
 /** Requesters choose the names of reply topics. While so many have debts, all further ones share an account. */
@@ -68,10 +72,7 @@ export class Accounts {
       this.#payers = new Map();
       this.#payersUntilMs = nowMs + PAYERS_KEPT_MS;
     }
-    const payer = this.#payers.get(replyTopic) ?? {
-      account: this.#accountNamed(this.#options.accountOf(replyTopic), nowMs),
-      topic: topicHash(replyTopic),
-    };
+    const payer = this.#payers.get(replyTopic) ?? this.#findPayer(replyTopic, nowMs);
     this.#payers.set(replyTopic, payer);
     this.#last = { replyTopic, payer, left: LOOKS_WITHOUT_CLOCK };
     return payer;
@@ -101,6 +102,13 @@ export class Accounts {
   /** A request of the payer waits. */
   waits({ account }: Payer): void {
     this.#options.onWaits(account.name);
+  }
+
+  #findPayer(replyTopic: string, nowMs: number): Payer {
+    const name = this.#options.accountOf(replyTopic);
+    const prefix = replyTopic.startsWith(name) && name !== replyTopic ? name.length : 0;
+    const named = { topic: topicHash(prefix > 0 ? name : replyTopic), prefix };
+    return { account: this.#accountNamed(name, nowMs), replyTopic, named };
   }
 
   #accountNamed(name: string, nowMs: number): Account {

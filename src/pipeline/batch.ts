@@ -29,8 +29,8 @@ export interface BatchControl {
   readonly lane?: LaneName;
   /** Take requests of other lanes, so that those after them need not wait. */
   readonly deferrals?: Deferrals;
-  /** In other lanes than `small`: whether a request to this reply topic, by its hash, waits for a debt. */
-  readonly isDebtor?: (topic: number, offset: number) => boolean;
+  /** In other lanes than `small`: whether a request to this reply topic waits for a debt. */
+  readonly isDebtor?: (replyTopic: string, offset: number) => boolean;
   /** Holds the IDs of large requests that are not decided yet. */
   readonly prepared?: Prepared;
 }

@@ -1,5 +1,5 @@
-import type { RecordHeaders } from '../codec/request-headers.ts';
-import { type DebtorSpan, EVERY_TOPIC, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
+import { type DebtorSpan, isNamed, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
+import type { Payer } from './accounts.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
@@ -18,10 +18,13 @@ export function letsOthersGo(lane: LaneName | undefined): boolean {
 /** Where requests of other lanes wait, so that they do not hold up those after them. */
 export type Deferrals = { readonly [lane in LaneName]?: Deferral };
 
+/** What a position may say of who pays. */
+type DebtorNames = Pick<Payer, 'replyTopic' | 'named'>;
+
 /** Where requests of one lane wait. */
 interface Deferral {
-  /** Whether a request to this reply topic, by its hash, waits here for a debt: if it has one, or did at first. */
-  defersDebtor(topic: number, offset: number, isInDebt: boolean): boolean;
+  /** Whether a request waits here for a debt: if who pays for it has one, or had at first. */
+  defersDebtor(payer: DebtorNames, offset: number, isInDebt: boolean): boolean;
   /**
    * Takes over a request, or all that the record stands for, in offset order; one that was taken over before is
    * ignored.
@@ -52,8 +55,8 @@ interface GrowingSpan extends DebtorSpan {
  * record alone is compared with. A request to a topic in one of its spans waits, without exception; none outside does.
  * So no span is extended over a request that was answered in its place.
  *
- * There are few spans, since they are committed with each position. Without room for another one a request is answered
- * in its place.
+ * There are few spans, since they are committed with each position. The topics of a quota need one together. Without
+ * room for another one a request is answered in its place.
  */
 class DebtorSpans {
   #spans: GrowingSpan[];
@@ -66,27 +69,26 @@ class DebtorSpans {
 
   /** What to commit. */
   get all(): readonly DebtorSpan[] {
-    return this.#spans.map(({ topic, from, until }) => ({ topic, from, until }));
+    return this.#spans.map(({ isOpen: _, ...span }) => span);
   }
 
-  has(topic: number, offset: number): boolean {
-    const isNamed = (span: DebtorSpan) => span.topic === topic || span.topic === EVERY_TOPIC;
-    return this.#spans.some((span) => isNamed(span) && span.from <= offset && offset < span.until);
+  has(replyTopic: string, offset: number): boolean {
+    return this.#spans.some((span) => span.from <= offset && offset < span.until && isNamed(span, replyTopic));
   }
 
   /** Lets a request wait, behind all that were looked at before. Returns false if there is no room for that. */
-  add(topic: number, offset: number): boolean {
-    const open = this.#spans.find((span) => span.topic === topic && span.isOpen);
+  add({ replyTopic, named }: DebtorNames, offset: number): boolean {
+    const open = this.#spans.find((span) => span.isOpen && isNamed(span, replyTopic));
     if (open !== undefined) open.until = offset + 1;
     else if (this.#spans.length < MAX_DEBTOR_SPANS) {
-      this.#spans.push({ topic, from: offset, until: offset + 1, isOpen: true });
+      this.#spans.push({ ...named, from: offset, until: offset + 1, isOpen: true });
     } else return false;
     return true;
   }
 
   /** A request to this topic, behind all that were looked at before, does not wait. */
-  close(topic: number): void {
-    for (const span of this.#spans) if (span.topic === topic) span.isOpen = false;
+  close(replyTopic: string): void {
+    for (const span of this.#spans) if (span.isOpen && isNamed(span, replyTopic)) span.isOpen = false;
   }
 
   /** Every request below this offset has been answered, in every lane. */
@@ -129,16 +131,16 @@ export class DeferredQueue implements Deferral {
    * Of a request that was looked at before, and is again since its chunk failed, the answer is as it was: what was
    * taken over then is not taken again.
    */
-  defersDebtor(topic: number, offset: number, isInDebt: boolean): boolean {
-    if (offset < this.#through) return this.#debtors.has(topic, offset);
-    if (isInDebt) return this.#debtors.add(topic, offset);
-    this.#debtors.close(topic);
+  defersDebtor(payer: DebtorNames, offset: number, isInDebt: boolean): boolean {
+    if (offset < this.#through) return this.#debtors.has(payer.replyTopic, offset);
+    if (isInDebt) return this.#debtors.add(payer, offset);
+    this.#debtors.close(payer.replyTopic);
     return false;
   }
 
-  /** Whether a request to this reply topic, by its hash, waits here for a debt. */
-  isDebtor(topic: number, offset: number): boolean {
-    return this.#debtors.has(topic, offset);
+  /** Whether a request to this reply topic waits here for a debt. */
+  isDebtor(replyTopic: string, offset: number): boolean {
+    return this.#debtors.has(replyTopic, offset);
   }
 
   /** Which requests wait for debts, to be committed with `next`, below which every lane has answered all. */
@@ -184,7 +186,7 @@ export class DeferredQueue implements Deferral {
     this.#taken += taken;
     const isRead = record.since === undefined;
     if (isRead && this.#unread === undefined && this.#held.length < MAX_REQUESTS && this.#bytes < MAX_BYTES) {
-      this.#held.push(copyOf(record));
+      this.#held.push(record.detached?.() ?? record);
       this.#bytes += sizeOf(record);
     } else {
       if (this.#unread === undefined) this.sawFirstUnread(record);
@@ -209,32 +211,6 @@ export class DeferredQueue implements Deferral {
   }
 }
 
-/** A copy that does not keep the fetched buffer alive, of which the record is a view. */
-function copyOf(record: RequestRecord): RequestRecord {
-  const headers: Record<string, RecordHeaders[string]> = Object.create(null);
-  for (const [name, header] of Object.entries(record.headers)) {
-    headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as TextOrBytes);
-  }
-  const { key, value } = record;
-  const { offset, timestampMs, isDense, since } = record;
-  return {
-    offset,
-    timestampMs,
-    isDense,
-    since,
-    key: key && Buffer.from(key),
-    value: value && Buffer.from(value),
-    headers,
-  };
-}
-
-type TextOrBytes = Buffer | string | null | undefined;
-
-function copyOfValue(value: TextOrBytes): Buffer | string | null {
-  return typeof value === 'string' || !value ? (value ?? null) : Buffer.from(value);
-}
-
-function sizeOf({ key, value, headers }: RequestRecord): number {
-  const bytes = [key, value, ...Object.values(headers).flat()];
-  return bytes.reduce((sum, one) => sum + (one?.length ?? 0), RECORD_OVERHEAD);
+function sizeOf({ fields }: RequestRecord): number {
+  return RECORD_OVERHEAD + (fields?.bytes ?? 0);
 }

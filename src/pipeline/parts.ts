@@ -32,8 +32,8 @@ export interface Cutting {
    * leaves them out.
    */
   readonly deferrals?: Deferrals | undefined;
-  /** In other lanes than `small`: whether a request to this reply topic, by its hash, waits for a debt. */
-  readonly isDebtor?: ((topic: number, offset: number) => boolean) | undefined;
+  /** In other lanes than `small`: whether a request to this reply topic waits for a debt. */
+  readonly isDebtor?: ((replyTopic: string, offset: number) => boolean) | undefined;
 }
 
 /**
@@ -108,8 +108,8 @@ function laneOf(intake: Intake, payer: Payer | undefined, cutting: Cutting): Lan
 }
 
 function waitsForDebt(offset: number, payer: Payer, { accounts, lane, deferrals, isDebtor }: Cutting): boolean {
-  if (lane !== 'small') return isDebtor?.(payer.topic, offset) === true;
-  if (deferrals?.debts?.defersDebtor(payer.topic, offset, accounts.mustWait(payer)) !== true) return false;
+  if (lane !== 'small') return isDebtor?.(payer.replyTopic, offset) === true;
+  if (deferrals?.debts?.defersDebtor(payer, offset, accounts.mustWait(payer)) !== true) return false;
   accounts.waits(payer);
   return true;
 }

@@ -21,6 +21,8 @@ export interface RequestRecord {
   readonly since?: number | undefined;
   /** Of a record that was fetched: value and headers, as they were sent. */
   readonly fields?: RequestFields | undefined;
+  /** Of a record that is a view of fetched bytes: a copy that does not keep these alive. */
+  detached?(): RequestRecord;
 }
 
 /** The value and the headers of a record, for comparing it with another one without reading both. */

@@ -86,7 +86,7 @@ export class RequestSession {
     return new DeferredLane({
       ...this.#options,
       ...{ name, maxRecords, unread, debtors: name === 'debts' ? position?.debtors : undefined },
-      isDebtor: (topic, offset) => this.#debts.queue.isDebtor(topic, offset),
+      isDebtor: (replyTopic, offset) => this.#debts.queue.isDebtor(replyTopic, offset),
       serve: (records, control) => handler(partition, records, control),
       onAnswered: () => this.#advance(),
     });
@@ -209,7 +209,7 @@ interface DeferredLaneOptions extends LaneOptions {
   /** Which of them wait in this lane for a debt. */
   readonly debtors: RequestPosition['debtors'];
   /** Which requests wait in the lane `debts` for one. */
-  readonly isDebtor: (topic: number, offset: number) => boolean;
+  readonly isDebtor: (replyTopic: string, offset: number) => boolean;
   /**
    * The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones.
    */

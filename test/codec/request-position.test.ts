@@ -18,7 +18,7 @@ import {
 
 const last = { offset: 41, timestampMs: 1_700_000_000_000, digest: 'ab+/9=' };
 
-const span = { topic: topicHash('id.replies.orders'), from: 7, until: 9 };
+const span = { topic: topicHash('id.replies.orders'), prefix: 0, from: 7, until: 9 };
 
 describe('the metadata of a committed offset', () => {
   it.each([
@@ -27,7 +27,8 @@ describe('the metadata of a committed offset', () => {
     { next: 42, small: 42, last },
     { next: 5, small: 42, last },
     { next: 5, small: 42, debtors: [span] },
-    { next: 5, small: 42, last, debtors: [span, { topic: 2 ** 48 - 1, from: 41, until: 42 }] },
+    { next: 5, small: 42, last, debtors: [span, { topic: 2 ** 48 - 1, prefix: 0, from: 41, until: 42 }] },
+    { next: 5, small: 42, debtors: [{ topic: 7, prefix: 11, from: 5, until: 42 }, span] },
   ])('returns the position %o', (position) => {
     expect(decodePosition(position.next, encodeMetadata(position))).toEqual(position);
   });
@@ -49,18 +50,19 @@ describe('the metadata of a committed offset', () => {
 
   it('with as many spans as there may be is shorter than brokers allow', () => {
     const far = 2 ** 53 - 1;
-    const debtors = Array.from({ length: MAX_DEBTOR_SPANS }, () => ({ topic: EVERY_TOPIC, from: far, until: far }));
+    const longest = { topic: EVERY_TOPIC, from: far, until: far, prefix: 249 };
+    const debtors = Array.from({ length: MAX_DEBTOR_SPANS }, () => longest);
     const metadata = encodeMetadata({ next: far - 1, small: far, last, debtors });
     expect([decodePosition(far - 1, metadata)?.debtors, metadata.length < 4_096]).toEqual([debtors, true]);
   });
 
   it('of 0.3, which lets others wait than this release, has all wait that it has not passed', () => {
-    const debtors = [{ topic: EVERY_TOPIC, from: 5, until: 42 }];
+    const debtors = [{ topic: EVERY_TOPIC, prefix: 0, from: 5, until: 42 }];
     expect(decodePosition(5, '{"small":42}')).toEqual({ next: 5, small: 42, debtors });
     expect(decodePosition(42, '{"small":42}')).toEqual({ next: 42, small: 42 });
   });
 
-  it.each(['[,[1,2,3]]', '[[1,2,3],]', '[[1,2]]', '[1]'])(
+  it.each(['[,[1,2,3,4]]', '[[1,2,3,4],]', '[[1,2,3]]', '[1]', '[[1,2,3,4,5]]'])(
     'with spans that no worker wrote, %s, is not that of a worker',
     (spans) => {
       expect(decodePosition(5, `{"small":42,"debtors":${spans}}`)).toBeUndefined();

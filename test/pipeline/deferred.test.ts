@@ -1,15 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { EVERY_TOPIC, MAX_DEBTOR_SPANS } from '../../src/codec/request-position.ts';
+import { EVERY_TOPIC, MAX_DEBTOR_SPANS, topicHash } from '../../src/codec/request-position.ts';
+import { encodeBatch } from '../../src/kafka/records/encode.ts';
+import { RecordReader } from '../../src/kafka/records/fetched-record.ts';
+import { AT, readHead } from '../../src/kafka/records/format.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
+import { isTooLong, MAX_RECORD_BYTES } from '../../src/pipeline/intake.ts';
 import { Slots } from '../../src/pipeline/part.ts';
 
-const record = (offset: number, value: Buffer | null = null) => ({
-  offset,
-  key: null,
-  value,
-  headers: {},
-  timestampMs: 0,
-});
+const record = (offset: number) => ({ offset, key: null, value: null, headers: {}, timestampMs: 0 });
 const queueOf = (unread?: OffsetRange) => {
   const taken: number[] = [];
   const onTaken = () => taken.push(queue.first ?? -1);
@@ -39,13 +37,35 @@ describe('deferred requests', () => {
 
   it('are copies, which do not keep the fetched buffer in memory', () => {
     const { queue } = queueOf();
-    const fetched = Buffer.alloc(1_000_000, 'x');
-    const headers = { one: fetched.subarray(5, 6), two: [fetched.subarray(6, 7), null], three: null };
-    queue.take({ ...record(1, fetched.subarray(0, 4)), key: fetched.subarray(0, 2), headers });
-    const [copy] = queue.held;
-    expect(copy).toEqual({ ...record(1, Buffer.from('xxxx')), key: Buffer.from('xx'), headers: copy?.headers });
-    expect({ ...copy?.headers }).toEqual({ one: Buffer.from('x'), two: [Buffer.from('x'), null], three: null });
-    expect([copy?.key, copy?.value].map((bytes) => bytes?.buffer === fetched.buffer)).toEqual([false, false]);
+    const headers = { one: Buffer.from('x'), two: [Buffer.from('y'), null], three: null };
+    const batch = encodeBatch(
+      [
+        { key: Buffer.from('before'), value: null },
+        { key: Buffer.from('kk'), value: null, headers },
+      ],
+      7,
+    );
+    const reader = new RecordReader(readHead(batch), batch.subarray(AT.records));
+    for (const fetched of [reader.next(), reader.next()]) queue.take(fetched);
+    const [before, copy] = queue.held;
+    const isLike = copy?.fields?.isLike(copy.fields, 'none');
+    batch.fill(0xff);
+    expect([before?.key, before?.headers]).toEqual([Buffer.from('before'), Object.create(null)]);
+    expect({ ...copy?.headers }).toEqual(headers);
+    expect([copy?.key, copy?.value, copy?.offset, copy?.timestampMs, isLike]).toEqual([
+      Buffer.from('kk'),
+      null,
+      1,
+      7,
+      true,
+    ]);
+  });
+
+  it('are as long as they were, so that one that is too long for a request is none', () => {
+    const { queue } = queueOf();
+    const batch = encodeBatch([{ key: null, value: Buffer.alloc(MAX_RECORD_BYTES) }], 0);
+    queue.take(new RecordReader(readHead(batch), batch.subarray(AT.records)).next());
+    expect(queue.held.map(isTooLong)).toEqual([true]);
   });
 
   it('beyond a number are not held, and those after them are not either, until all are read again', () => {
@@ -65,7 +85,8 @@ describe('deferred requests', () => {
 
   it('beyond a number of bytes are not held', () => {
     const { queue, held } = queueOf();
-    for (let offset = 0; offset < 4; offset += 1) queue.take(record(offset, Buffer.alloc(500_000)));
+    const fields = { bytes: 500_000, isLike: () => false, headerAt: () => undefined };
+    for (let offset = 0; offset < 4; offset += 1) queue.take({ ...record(offset), fields });
     expect([held(), queue.unread]).toEqual([[0, 1, 2], { from: 3, until: 4 }]);
   });
 
@@ -93,51 +114,75 @@ describe('a dense batch', () => {
 });
 
 describe('requests of an account in debt', () => {
-  const [topic, other] = [11, 22];
+  const [topic, other] = ['id.replies.orders', 'id.replies.other'];
+  const payer = (replyTopic: string) => ({ replyTopic, named: { topic: topicHash(replyTopic), prefix: 0 } });
+  const named = payer(topic).named;
 
   it('wait from the first that finds it so up to the last, and none of another topic', () => {
     const { queue } = queueOf();
     const looks = [false, true, true, false, true].map((isInDebt, i) => {
-      const isWaiting = queue.defersDebtor(topic, 10 * i, isInDebt);
+      const isWaiting = queue.defersDebtor(payer(topic), 10 * i, isInDebt);
       if (isWaiting) queue.take(record(10 * i));
       return isWaiting;
     });
     expect(looks).toEqual([false, true, true, false, true]);
     expect(queue.debtorsFrom(10)).toEqual([
-      { topic, from: 10, until: 21 },
-      { topic, from: 40, until: 41 },
+      { ...named, from: 10, until: 21 },
+      { ...named, from: 40, until: 41 },
     ]);
     expect([5, 10, 15, 20, 30, 40].filter((offset) => queue.isDebtor(topic, offset))).toEqual([10, 15, 20, 40]);
     expect(queue.isDebtor(other, 10)).toBe(false);
     queue.answered(41); // other lanes still ask
     expect(queue.isDebtor(topic, 10)).toBe(true);
-    expect(queue.debtorsFrom(21)).toEqual([{ topic, from: 40, until: 41 }]);
+    expect(queue.debtorsFrom(21)).toEqual([{ ...named, from: 40, until: 41 }]);
     expect([queue.debtorsFrom(41), queue.isDebtor(topic, 40)]).toEqual([[], false]);
   });
 
   it('that were looked at before stay where they were, whatever it owes now', () => {
     const { queue, held } = queueOf();
-    expect(queue.defersDebtor(topic, 1, false)).toBe(false);
-    if (queue.defersDebtor(topic, 2, true)) queue.take(record(2));
-    expect([queue.defersDebtor(topic, 1, true), queue.defersDebtor(topic, 2, false)]).toEqual([false, true]);
-    expect([held(), queue.defersDebtor(topic, 3, true)]).toEqual([[2], true]);
+    const defers = (offset: number, isInDebt: boolean) => queue.defersDebtor(payer(topic), offset, isInDebt);
+    expect(defers(1, false)).toBe(false);
+    if (defers(2, true)) queue.take(record(2));
+    expect([defers(1, true), defers(2, false)]).toEqual([false, true]);
+    expect([held(), defers(3, true)]).toEqual([[2], true]);
   });
 
   it('are answered in their place where a position has no room for one more span', () => {
     const { queue } = queueOf();
-    const topics = Array.from({ length: MAX_DEBTOR_SPANS + 1 }, (_, i) => i);
-    const waiting = topics.filter((one) => queue.defersDebtor(one, one, true));
+    const topics = Array.from({ length: MAX_DEBTOR_SPANS + 1 }, (_, i) => payer(`${topic}.${i}`));
+    const waiting = topics.filter((one, i) => queue.defersDebtor(one, i, true));
     expect(waiting.length).toBe(MAX_DEBTOR_SPANS);
-    expect(queue.defersDebtor(0, 100, true)).toBe(true);
+    expect(queue.defersDebtor(payer(`${topic}.0`), 100, true)).toBe(true);
+  });
+
+  it('that pay together need one span, however many topics they name', () => {
+    const { queue } = queueOf();
+    const together = { topic: topicHash(topic), prefix: topic.length };
+    const of = (i: number) => ({ replyTopic: `${topic}.${i}`, named: together });
+    const looks = Array.from({ length: MAX_DEBTOR_SPANS + 1 }, (_, i) => queue.defersDebtor(of(i), i, true));
+    const until = looks.length;
+    expect([new Set(looks), queue.debtorsFrom(0)]).toEqual([new Set([true]), [{ ...together, from: 0, until }]]);
+    expect([topic, `${topic}.9`, `${topic}-9`].map((one) => queue.isDebtor(one, 1))).toEqual([true, true, true]);
+    expect([other, topic.slice(0, -1)].map((one) => queue.isDebtor(one, 1))).toEqual([false, false]);
+  });
+
+  it('wait in no span that would reach over one to a topic of its own that was answered in its place', () => {
+    const { queue } = queueOf();
+    const all = { replyTopic: topic, named: { topic: topicHash('id.'), prefix: 3 } };
+    const looks = [all, payer(other), all, payer(other)].map((one, i) => queue.defersDebtor(one, i, one === all));
+    expect([looks, [0, 1, 2, 3].map((offset) => queue.isDebtor(other, offset))]).toEqual([
+      [true, false, true, false],
+      [true, false, true, false],
+    ]);
   });
 
   it('of every topic are those of a span without a name', () => {
-    const queue = new DeferredQueue(() => {}, { from: 5, until: 8 }, [{ topic: EVERY_TOPIC, from: 5, until: 8 }]);
+    const queue = new DeferredQueue(() => {}, { from: 5, until: 8 }, [{ topic: EVERY_TOPIC, prefix: 0, from: 5, until: 8 }]);
     expect([4, 5, 7, 8].map((offset) => queue.isDebtor(topic, offset))).toEqual([false, true, true, false]);
   });
 
   it('that an earlier session left are those that it named', () => {
-    const span = { topic, from: 5, until: 8 };
+    const span = { ...named, from: 5, until: 8 };
     const queue = (unread?: OffsetRange) => new DeferredQueue(() => {}, unread, [span]);
     expect([queue({ from: 5, until: 8 }).isDebtor(topic, 6), queue().isDebtor(topic, 6)]).toEqual([true, false]);
   });

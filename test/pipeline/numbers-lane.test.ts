@@ -168,7 +168,7 @@ describe('numbers for an account in debt', () => {
     await etcd.waits();
     await passed(2);
     expect([answered(), session.oldestNumbers()]).toEqual([['b'], undefined]);
-    expect(session.position?.debtors).toEqual([{ topic: topicHash(REPLIES), from: 0, until: 2 }]);
+    expect(session.position?.debtors).toEqual([{ topic: topicHash(REPLIES), prefix: 0, from: 0, until: 2 }]);
     const all = allAnswered(2);
     etcd.release();
     await all;

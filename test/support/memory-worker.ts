@@ -49,8 +49,13 @@ export const WITHOUT_RESTATING = {
   endEvents: UNSEEN_ENDS,
 };
 /** An account for each reply topic. */
-export function accountsWith(rate: DebtRate, monotonicMs = () => 0, waits: string[] = []): Accounts {
-  return new Accounts({ rate, monotonicMs, accountOf: (topic) => topic, onWaits: (account) => waits.push(account) });
+export function accountsWith(
+  rate: DebtRate,
+  monotonicMs = () => 0,
+  waits: string[] = [],
+  accountOf = (topic: string) => topic,
+): Accounts {
+  return new Accounts({ rate, monotonicMs, accountOf, onWaits: (account) => waits.push(account) });
 }
 
 /** Timers that fire only when the test says so. */

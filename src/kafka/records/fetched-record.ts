@@ -177,6 +177,15 @@ class RecordInBatch implements FetchedRecord, RecordFields {
     return this.#headers;
   }
 
+  detached(): FetchedRecord {
+    const from = this.#keyAt;
+    let end = this.#headersAt;
+    for (const { length } of this.#names.sized) end = endOfSized(this.#bytes, end + length);
+    const at = { keyAt: 0, valueAt: this.#valueAt - from, headersAt: this.#headersAt - from };
+    const bytes = Buffer.from(this.#bytes.subarray(from, end));
+    return new RecordInBatch(bytes, at, this.#names, this.isDense, this.offset, this.timestampMs, this.bytes);
+  }
+
   isLike(other: RecordInBatch, except: string): boolean {
     const [bytes, theirs] = [this.#bytes, other.#bytes];
     const { texts, sized } = this.#names;

@@ -21,6 +21,8 @@ export interface FetchedRecord {
   readonly since?: number | undefined;
   /** Of a record that was read from a batch, these need neither views nor objects. */
   readonly fields?: RecordFields | undefined;
+  /** Of a record that is a view of fetched bytes: a copy that does not keep these alive. */
+  detached?(): FetchedRecord;
 }
 
 /** The value and the headers of a record, as they are in its batch. */
