@@ -46,7 +46,10 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const deps = letsOthersGo(control.lane) ? { ...all, publisher: all.largePublisher } : all;
+  const { turns, largePublisher } = all;
+  const deps = letsOthersGo(control.lane)
+    ? { ...all, publisher: largePublisher, onCharged: (us: number) => turns.didLarge(us) }
+    : all;
   const taken = ({ large, debts }: Deferrals = {}) => (large?.taken ?? 0) + (debts?.taken ?? 0);
   const takenBefore = taken(control.deferrals);
   try {
@@ -62,18 +65,20 @@ async function processChunk(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const place = control.deferrals?.debts;
-  const maxStep = letsOthersGo(control.lane) ? LARGE_PART_MAX_RECORDS : PART_MAX_REQUESTS;
+  const { lane = 'small', deferrals } = control;
+  const place = deferrals?.debts;
+  const leavesDense = place !== undefined || (lane !== 'small' && lane !== 'debts');
+  const maxStep = letsOthersGo(lane) ? LARGE_PART_MAX_RECORDS : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); ) {
     const first = records[from] as RequestRecord;
-    if (place !== undefined && first.isDense === true) {
-      place.take(first); // without a look at it
+    if (leavesDense && first.isDense === true) {
+      place?.take(first); // without a look at it
       control.resolved(first.offset);
       from += 1;
       continue;
     }
     const some = records.slice(from, from + maxStep);
-    const end = place === undefined ? -1 : some.findIndex(({ isDense }) => isDense === true);
+    const end = leavesDense ? some.findIndex(({ isDense }) => isDense === true) : -1;
     const step = end < 0 ? some : some.slice(0, end);
     from += step.length;
     const tracePart = deps.tracing.received(partition);
@@ -90,7 +95,7 @@ async function processReadable(
   control: BatchControl,
   tracePart: TracePart,
 ): Promise<void> {
-  const { layout, accounts } = deps;
+  const { layout, accounts, onCharged, turns } = deps;
   const { lane = 'small', deferrals, prepared, isDebtor } = control;
   const intakes = await receiveAll(deps, records, lane);
   let through = -1;
@@ -99,7 +104,6 @@ async function processReadable(
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const onCharged = letsOthersGo(lane) ? (us: number) => deps.turns.didLarge(us) : undefined;
   const cutting = { layout, accounts, onCharged, partition, ...kinds, lane, deferrals, isDebtor };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
@@ -115,6 +119,8 @@ async function processReadable(
     if (control.answer === undefined) await answer().then(() => control.resolved(offset));
     else await control.answer(offset, answer);
     through = offset;
+    // What the part cost is known now. The next one has been read already, and rests as long before it is begun.
+    if (letsOthersGo(lane)) await turns.takeLarge(0);
   }
   const end = records.at(-1)?.offset ?? through;
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to other lanes

@@ -17,6 +17,7 @@ import {
   lettersFor,
   type Rejection,
 } from './outgoing.ts';
+import { charge } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
 import type { RecordTurns } from './record-turns.ts';
 import { type ChargeDeps, charged, idKind } from './rulings.ts';
@@ -38,6 +39,8 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, 
   readonly turns: RecordTurns;
   /** Shared by the worker's partitions. */
   readonly accounts: Accounts;
+  /** Receives each price as well, in microseconds, where others go before what is served. */
+  readonly onCharged?: ((us: number) => void) | undefined;
   readonly observe: PipelineObserver;
   readonly tracing: Tracing;
 }
@@ -202,12 +205,12 @@ async function takeIds(
  * What was read of the ledger is known only then, and a part is the most that is read on credit. It is charged once,
  * when all is acknowledged: a part that failed and is tried again is no fault of who asked.
  */
-function chargeForReads({ accounts }: PartDeps, part: readonly Accepted[], decisions: readonly Decision[]): void {
+function chargeForReads(deps: PartDeps, part: readonly Accepted[], decisions: readonly Decision[]): void {
   part.forEach(({ request }, at) => {
     const decision = decisions[at];
     const isRead =
       decision?.kind === 'batch' ? decision.replayed : decision?.kind === 'refused' && decision.code === 'CONFLICT';
-    if (isRead) accounts.charge(accounts.payerOf(request.replyTopic), PRICES_US.decision);
+    if (isRead) charge(deps, deps.accounts.payerOf(request.replyTopic), PRICES_US.decision);
   });
 }
 

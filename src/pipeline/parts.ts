@@ -15,7 +15,7 @@ export interface Cutting {
   readonly layout: Layout;
   /** Charged for each request of a part. */
   readonly accounts: Accounts;
-  /** Receives the price of each as well, in microseconds. */
+  /** Receives the price of each as well, in microseconds, where others go before them. */
   readonly onCharged?: ((us: number) => void) | undefined;
   /** The partition that has the requests. */
   readonly partition: number;
@@ -89,8 +89,12 @@ function payerOf(intake: Intake, { accounts }: Cutting): Payer | undefined {
   return name === undefined ? undefined : accounts.payerOf(name);
 }
 
-/** Charged is what will be done, before it is. */
-function charge({ accounts, onCharged }: Cutting, payer: Payer | undefined, us: number): void {
+/** Charges whoever pays, if anybody does, and lets others go first for as long. */
+export function charge(
+  { accounts, onCharged }: Pick<Cutting, 'accounts' | 'onCharged'>,
+  payer: Payer | undefined,
+  us: number,
+): void {
   onCharged?.(us);
   if (payer !== undefined) accounts.charge(payer, us);
 }

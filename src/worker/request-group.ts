@@ -83,13 +83,14 @@ export class RequestGroup {
       log,
     } as const;
     // A tail follows a partition once, and the lanes of a partition are at different places.
-    const againTail = (purpose: Purpose) => new Tail({ ...tail, purpose, maxChunkItems: LARGE_CHUNK_ITEMS });
+    const again = { ...tail, maxChunkItems: LARGE_CHUNK_ITEMS };
+    const againTail = (purpose: Purpose) => new Tail({ ...again, purpose, skipsDense: true });
     this.#serving = {
       ...options,
       tail: new Tail({ ...tail, purpose: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
       againTails: {
         large: againTail('large requests'),
-        debts: againTail('indebted requests'),
+        debts: new Tail({ ...again, purpose: 'indebted requests' }), // dense batches wait there
         numbers: againTail('requests for numbers'),
       },
       isOpen: (partition) => this.#open && options.isReady(partition),

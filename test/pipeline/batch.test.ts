@@ -7,6 +7,7 @@ import { processBatch } from '../../src/pipeline/batch.ts';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { PART_MAX_REQUESTS } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
+import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
@@ -141,6 +142,13 @@ describe('a batch in parts', () => {
       'append 1',
       `resolved ${PART_MAX_REQUESTS}`,
     ]);
+  });
+
+  it('counts the IDs of a large request anew in each part that has it', async () => {
+    const { worker } = world();
+    await worker.serve(['a', 'b', 'c', 'a', 'b'].map((id, i) => request(i, id, { count: MAX_COUNT })));
+    const resolved = worker.events.filter((event) => event.startsWith('resolved '));
+    expect(resolved).toEqual(['resolved 1', 'resolved 3', 'resolved 4']);
   });
 
   it('has no part that asks for more IDs than the bound', async () => {
@@ -295,6 +303,37 @@ describe('large requests', () => {
     const most = Math.ceil((400 * PRICES_US.request + PRICES_US.append) / places);
     const appends = worker.events.filter((event) => /^append \d/.test(event));
     expect([most < 100, appends]).toEqual([true, [`append ${most}`, `append ${most}`, `append ${150 - 2 * most}`]]);
+  });
+
+  it('rest after each part for as long as it cost, and what it read of the ledger', async () => {
+    const { worker } = world();
+    const rests: number[] = [];
+    const sleep = async (ms: number) => void rests.push(ms);
+    const turns = new RecordTurns({ sleep, nextTurn: () => Promise.resolve(), monotonicMs: () => 0 });
+    await turns.take(1); // others are expected
+    const control = { isCurrent: () => true, resolved: () => {} };
+    const serveLane = (lane: 'large' | 'debts', batch: RequestRecord[]) =>
+      processBatch({ ...worker.deps, turns }, 0, batch, { ...control, lane });
+    const listed = { count: MAX_COUNT, encoding: 'IDS' } as const;
+    await serveLane('large', [request(0, 'a', listed), request(1, 'b', { ...listed, encoding: 'RANGES' })]);
+    const { request: each, listed: thousand, decision } = PRICES_US;
+    expect(rests).toEqual([1, (each + (thousand * MAX_COUNT) / 1_000) / 1_000, 1]);
+    rests.length = 0;
+    const again = Array.from({ length: 20 }, (_, i): RequestRecord => ({ ...request(2 + i, 'b', { count: 2 }) }));
+    await serveLane(
+      'debts',
+      again.map((one) => ({ ...one, isDense: true })),
+    );
+    expect(rests).toEqual([1, (20 * (each + decision)) / 1_000]);
+  });
+
+  it('of dense batches are left to their lane by the others', async () => {
+    const { worker } = world();
+    const { resolved, serveLarge } = collecting(worker);
+    const skipped: RequestRecord = { ...record(9, Buffer.of(1, 2, 3, 4)), isDense: true, since: 1 };
+    await serveLarge([request(0, 'a', { count: LARGE }), skipped, request(10, 'b', { count: LARGE })]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b']);
+    expect(resolved).toEqual([0, 9, 10]);
   });
 
   it('and dense batches are looked up in parts of at most 200 also where they are not decided', async () => {
