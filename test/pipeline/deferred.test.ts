@@ -177,7 +177,9 @@ describe('requests of an account in debt', () => {
   });
 
   it('of every topic are those of a span without a name', () => {
-    const queue = new DeferredQueue(() => {}, { from: 5, until: 8 }, [{ topic: EVERY_TOPIC, prefix: 0, from: 5, until: 8 }]);
+    const queue = new DeferredQueue(() => {}, { from: 5, until: 8 }, [
+      { topic: EVERY_TOPIC, prefix: 0, from: 5, until: 8 },
+    ]);
     expect([4, 5, 7, 8].map((offset) => queue.isDebtor(topic, offset))).toEqual([false, true, true, false]);
   });
 
