@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
@@ -172,6 +173,27 @@ describe('a heartbeat', () => {
     expect(host.authority()).toEqual({ ok: false, ...refusal });
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
     expect(stage.ceiling(0)).toEqual(before);
+  });
+
+  it('an ejection is reported once the lease is revoked, so that its ID is free', async () => {
+    const asked = Promise.withResolvers<void>();
+    const answered = Promise.withResolvers<void>();
+    const { host } = await heldHost({}, async (name) => {
+      if (name === 'revokeLease') {
+        asked.resolve();
+        await answered.promise;
+      }
+      return await goodLink(name);
+    });
+    host.clock.verdict = { kind: 'eject', reason: 'CLOCK_BACKWARD', detail: 'by an hour' };
+    const order: string[] = [];
+    const beat = host.identity.heartbeat().then(({ kind }) => order.push(kind));
+    await asked.promise;
+    await nextTurn();
+    order.push('revoked');
+    answered.resolve();
+    await beat;
+    expect(order).toEqual(['revoked', 'ejected']);
   });
 
   it('a clock jump during it is reported as such, not as a silent etcd', async () => {

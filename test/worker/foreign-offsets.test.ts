@@ -166,6 +166,16 @@ test('an offset that was moved back, or deleted, is a replay: what was refused s
   ]);
 });
 
+test('nothing is decided before the ledger says that it is a replay, however slowly that is written', async () => {
+  await refused();
+  const { network } = stage.kafka;
+  const fateOf = network.fateOf.bind(network);
+  network.fateOf = (message, host, node) =>
+    message.call === 'produce' && message.request.topic === ledger ? 500 : fateOf(message, host, node);
+  await meanwhile(() => moveTo(0));
+  expect([codes(), statements()]).toEqual([['UNKNOWN_SEQUENCE', 'ANSWERED_BEFORE'], [2]]);
+});
+
 test('an offset that was moved back is a replay, though the last answered requests came in a dense batch', async () => {
   await refused();
   const junk = Array.from({ length: 600 }, () => ({ key: null, value: Buffer.alloc(0) }));

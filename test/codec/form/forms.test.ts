@@ -144,6 +144,13 @@ describe('a forged text', () => {
     },
   );
 
+  test('is rejected by its version when it is another kind of UUID', () => {
+    const text = '00000000-0000-4000-8000-000000000000';
+    expect(() => openForm('uuid7', settingsOf(DEFAULT)).parse(text)).toThrow(
+      `"${text}" is not a valid ID in form uuid7: its version is 4, not 7`,
+    );
+  });
+
   test('is rejected when its time is inside a tick, or outside the layout', () => {
     const layout = presetLayout('sonyflake');
     const { format, parse } = openForm('uuid7', settingsOf(layout));

@@ -326,6 +326,19 @@ describe('decoding in several reads', () => {
     ]);
   });
 
+  it('waits while it is the turn of the event loop', async () => {
+    const turn = Promise.withResolvers<void>();
+    const records = batchOf(Array.from({ length: 10_000 }, () => noHeaders));
+    const order: string[] = [];
+    const reading = decodeBatches({ records, aborted: [] }, 0, 'read_committed', () => turn.promise);
+    const read = reading.then(() => order.push('read'));
+    await nextTurn();
+    order.push('turn');
+    turn.resolve();
+    await read;
+    expect(order).toEqual(['turn', 'read']);
+  });
+
   it('counts headers as well', async () => {
     const headers = Array.from({ length: 99 }, (_, i) => [Buffer.from(String(i)), Buffer.of(1)] as const);
     const reads = await inReads(batchOf(Array.from({ length: 100 }, () => ({ ...noHeaders, headers }))), 1_000);

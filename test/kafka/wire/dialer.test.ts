@@ -107,6 +107,8 @@ describe('a failed dial reports the cause and the remedy', () => {
     );
     broker.versions = { 3: [7, 13] };
     expect(await refusal(broker.address)).toMatch(/^UNREACHABLE: .*the broker supports versions 7 to 13 of Metadata/);
+    broker.versions = { 11: [0, 4] };
+    expect(await refusal(broker.address)).toMatch(/0 to 4 of JoinGroup, but version 5 is needed: use Kafka 2\.3/);
   });
 
   test.for([

@@ -183,6 +183,29 @@ describe('calls', () => {
     });
   });
 
+  test('a member with an instance ID is named by it in every call, in versions that have it', async () => {
+    const { broker, link } = await linked({});
+    const member = { groupId: 'g', memberId: 'm', instanceId: 'worker-7' };
+    const times = { sessionTimeoutMs: 1, rebalanceTimeoutMs: 2 };
+    const asked = [
+      link.call('joinGroup', { ...member, ...times, protocolType: 'consumer', protocols: [] }),
+      link.call('syncGroup', { ...member, generation: 3, assignments: [] }),
+      link.call('heartbeat', { ...member, generation: 3 }),
+      link.call('leaveGroup', member),
+    ].map(errorCode);
+    await expect.poll(() => broker.calls.length).toBe(5);
+    const sent = broker.calls.slice(1);
+    expect(sent.map(({ apiKey, apiVersion }) => [apiKey, apiVersion])).toEqual([
+      [11, 5],
+      [14, 3],
+      [12, 3],
+      [13, 3],
+    ]);
+    expect(sent.map(({ body }) => body.includes(text('worker-7')))).toEqual([true, true, true, true]);
+    link.close();
+    await Promise.all(asked);
+  });
+
   test('an error of a partition is returned in the answer', async () => {
     const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
     expect(await produce(link)).toMatchObject({ errorCode: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
