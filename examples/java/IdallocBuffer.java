@@ -73,7 +73,9 @@ public final class IdallocBuffer {
 
   private synchronized void requestMore() {
     var askedAt = System.nanoTime();
-    more = client.submit("", size / 2, null, client.options.timeout()).whenComplete((batch, error) -> {
+    // On another thread, since a send waits while Kafka is away.
+    var asked = CompletableFuture.supplyAsync(() -> client.submit("", size / 2, null, client.options.timeout()));
+    more = asked.thenCompose(reply -> reply).whenComplete((batch, error) -> {
       synchronized (this) {
         if (error == null) for (var id : batch.values()) stock.add(new Stocked(id, askedAt));
         else pausedUntil = System.nanoTime() + (mayHelp(error) ? SOON : LATE).toNanos();
