@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { topicHash } from '../../src/codec/request-position.ts';
 import { Accounts, PartPrices, PRICES_US } from '../../src/pipeline/accounts.ts';
 import { BAD_RECORDS } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
@@ -111,6 +112,19 @@ describe('accounts', () => {
     charge('new', 600);
     charge('newer', 600);
     expect([mustWait('new'), mustWait('newer')]).toEqual([false, false]);
+  });
+});
+
+describe('a position names who pays', () => {
+  it('by the beginning that the names of its topics have in common, or by the only one', () => {
+    const { accounts } = world((topic) => (topic.startsWith('id.of.one') ? 'id.of.one' : topic));
+    const named = ['id.of.one', 'id.of.one-1', 'id.of.other'].map((topic) => accounts.payerOf(topic).named);
+    const [one, other] = ['id.of.one', 'id.of.other'].map(topicHash);
+    expect(named).toEqual([
+      { topic: one, prefix: 0 },
+      { topic: one, prefix: 9 },
+      { topic: other, prefix: 0 },
+    ]);
   });
 });
 
