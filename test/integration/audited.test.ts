@@ -138,7 +138,7 @@ function hear(): number {
 
 /** Resolves when so many correlation IDs have a reply. */
 async function answers(least: number): Promise<void> {
-  await expect.poll(hear, { timeout: 180_000, interval: 50 }).toBeGreaterThanOrEqual(least);
+  await expect.poll(hear, { timeout: LIMIT_MS / 2, interval: 50 }).toBeGreaterThanOrEqual(least);
 }
 
 /** Resolves when nothing waits in the request topic. */
@@ -147,7 +147,7 @@ async function quiet(): Promise<void> {
     const [ends, committed] = await Promise.all([wholeTopic(realm.source, realm.requestTopic), realm.committed()]);
     return ends.reduce((sum, { partition, to }) => sum + to - (committed.get(partition) ?? 0), 0);
   };
-  await expect.poll(left, { timeout: 180_000 }).toBe(0);
+  await expect.poll(left, { timeout: LIMIT_MS / 2 }).toBe(0);
 }
 
 /** The number of the worker that has the partition; while a group rebalances nobody may have it. */

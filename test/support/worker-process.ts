@@ -18,7 +18,8 @@ const STOP_TIMEOUT_MS = 60_000;
 const METRICS_SHARED_MS = 1_000;
 /** A start waits up to 35 s for a ceiling, and up to the lease's TTL for the worker ID of a crashed owner. */
 const READY_TIMEOUT_MS = 180_000;
-const CLI_TIMEOUT_MS = 180_000;
+/** For a hang only: an audit of a hundred thousand requests takes minutes on a busy machine. */
+const CLI_TIMEOUT_MS = 600_000;
 
 type Env = Readonly<Record<string, string>>;
 
