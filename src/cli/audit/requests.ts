@@ -283,8 +283,7 @@ class RequestRules {
       return { kind: 'served' };
     if (told.isDead(request)) return { kind: 'dead' };
     const own = decision?.of.hash.equals(request.hash) ? decision : undefined;
-    const isTold = request.rejected === undefined && given === undefined;
-    const refused = isTold ? this.#refusal(request, told, own) : undefined;
+    const refused = request.rejected === undefined ? this.#refusal(request, told, own) : undefined;
     return refused?.kind === 'refused' ? refused : this.#unanswered(request, told, own, refused);
   }
 
@@ -398,6 +397,7 @@ interface ToldCount {
 }
 
 interface ToldError {
+  readonly partitions: Set<number>;
   readonly firstMs: number;
   readonly lastMs: number;
   readonly location: BatchLocation;
@@ -426,6 +426,7 @@ class Told {
       if (known === undefined && this.#errors.size >= MAX_CODES) return;
       this.#errors.set(found.code, {
         location: found,
+        partitions: (known?.partitions ?? new Set()).add(found.partition),
         firstMs: Math.min(found.timeMs, known?.firstMs ?? found.timeMs),
         lastMs: Math.max(found.timeMs, known?.lastMs ?? found.timeMs),
       });
@@ -469,10 +470,16 @@ class Told {
     return this.#deaths.has(count);
   }
 
-  /** The errors that a request may have been told. */
-  errors({ sequence }: FoundRequest): ReadonlyMap<string, ToldError> {
-    if (sequence !== undefined) return this.#errors;
-    return new Map([...this.#errors].filter(([code]) => !OF_SEQUENCES.test(code)));
+  /**
+   * The errors that a request may have been told. Where a later one of the address was given what both want, in another
+   * partition, the errors of its own partition are its answer.
+   */
+  errors(request: FoundRequest): ReadonlyMap<string, ToldError> {
+    const { sequence, replyPartition = -1 } = request;
+    const isGiven = this.given(request) !== undefined;
+    const mayBeTold = ([code, { partitions }]: [string, ToldError]) =>
+      (sequence !== undefined || !OF_SEQUENCES.test(code)) && (!isGiven || partitions.has(replyPartition));
+    return new Map([...this.#errors].filter(mayBeTold));
   }
 
   get hasConflict(): boolean {

@@ -109,6 +109,23 @@ describe('a right history has no finding, and counts every request', () => {
   });
 });
 
+describe('a request that was refused in its partition, before one under its ID was served in another', () => {
+  const codes = (own: string) =>
+    codesOf((topics) => {
+      topics.refuse(topics.ask('a', { headers: { kafka_replyPartition: Buffer.from(own) } }), 'QUOTA_EXCEEDED');
+      const later = topics.ask('a', { headers: { kafka_replyPartition: Buffer.from('1') }, atMs: 100 });
+      topics.reply(later, topics.decide(later), { partition: 1 });
+    });
+
+  test('has its answer, as where a sequence is created after a client has asked for its numbers', () => {
+    expect(codes('0')).toEqual([]);
+  });
+
+  test('has none if the refusal is in another partition than it names', () => {
+    expect(codes('2')).toEqual(['MISMATCH']);
+  });
+});
+
 describe('a request without an answer', () => {
   test('is UNANSWERED once it is older than the grace time, whoever should have read it', () => {
     const topics = new Topics();
