@@ -101,7 +101,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/registry', lines: 380, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'http',
-    lines: 3650,
+    lines: 3660,
     imports: [...WAITING, 'codec/form'],
     packages: ['node:*', 'fastify', '@fastify/compress'],
   },
