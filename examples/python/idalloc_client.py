@@ -5,11 +5,11 @@ It needs confluent-kafka 2.x and nothing else. One thread reads the replies of a
     from idalloc_client import IdallocClient
 
     with IdallocClient("localhost:9092", "id.replies.orders") as client:
-        ids = client.request(3, correlation_id="order-4711").values      # the same three at each retry
+        ids = client.request(3, correlation_id="order-4711").values
         invoice = client.numbers("invoices/2027", 1, "order-4711").texts[0]
-        key = client.next_id()                                           # from a buffer, at once
+        key = client.next_id()
 
-With asyncio: `await asyncio.wrap_future(client.submit(3))`.
+A retry of `request` gets the same three IDs. With asyncio: `await asyncio.wrap_future(client.submit(3))`.
 """
 
 import io

@@ -16,9 +16,13 @@ const SNIPPETS = PAGES.flatMap((page) =>
   blocksOf(readPage(page)).flatMap((block) => (NO_SNIPPET.has(block.language) ? [] : [{ page, block }])),
 );
 
+/** How deep an excerpt may be indented in its example; on its page it begins at the margin. */
+const INDENTS = ['', '  ', '    ', '\t'];
+
 /** The clients in examples are run by the interop tests. */
 function isExcerpt({ body }: Block): boolean {
-  return EXAMPLES.some((example) => example.includes(`${body.join('\n')}\n`));
+  const texts = INDENTS.map((indent) => body.map((line) => `${line === '' ? '' : indent}${line}\n`).join(''));
+  return EXAMPLES.some((example) => texts.some((text) => example.includes(text)));
 }
 
 test('there are snippets in several languages', () => {
