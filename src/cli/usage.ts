@@ -1,4 +1,5 @@
 import type { Command, Option } from 'commander';
+import { repeated } from './options.ts';
 
 /** What commander says about a wrong command line, and the same with what is wrong first, in one line. */
 const WORDINGS: readonly (readonly [theirs: RegExp, ours: string])[] = [
@@ -28,13 +29,13 @@ function reworded(command: Command, text: string): string {
 
 /** commander takes the last of several values, and an option as the value of the one before it. */
 function requireOneValue(command: Command, option: Option): void {
-  const { long, variadic } = option;
+  const { long, variadic, parseArg } = option;
   let before: string | undefined;
   command.on(`option:${option.name()}`, (value: string) => {
     if (command.options.some((other) => other.long === value)) {
       command.error(`error: ${long} needs a value, and ${value} is an option`);
     }
-    if (!variadic && before !== undefined && before !== value) {
+    if (!variadic && parseArg !== repeated && before !== undefined && before !== value) {
       command.error(`error: ${long} is given twice, as '${before}' and as '${value}'`);
     }
     before = value;

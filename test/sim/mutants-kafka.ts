@@ -126,8 +126,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/wire/deadlines.ts',
-        'this.#runtime.schedule(this.#left(deadlineMs), () => end(late()))',
-        'this.#runtime.schedule(this.#left(deadlineMs), () => void late)',
+        'timeLimit(this.#runtime, this.#left(deadlineMs), () => end(late()))',
+        'timeLimit(this.#runtime, this.#left(deadlineMs), () => void late)',
       ),
     ],
   },
