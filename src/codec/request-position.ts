@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { memoize } from '../core/memoize.ts';
 import { IdallocError } from '../errors.ts';
 import { EMPTY_MARKER } from './ledger-entry.ts';
 import type { RecordHeaders } from './request-headers.ts';
@@ -29,20 +30,15 @@ export interface DebtorSpan {
 /** A position has at most so many spans: brokers limit the metadata of an offset to 4 KiB. */
 export const MAX_DEBTOR_SPANS = 32;
 const HASH_BYTES = 6;
+const MAX_HASHES = 500;
 /** The hash of no topic. */
 export const EVERY_TOPIC = 2 ** (8 * HASH_BYTES);
 
-/** Names are compared again and again, and a hash takes a microsecond. */
-const hashes = new Map<string, number>();
-const MAX_HASHES = 500;
-
-/** A whole number of 48 bits, the same for equal names in every release. */
-export function topicHash(name: string): number {
-  const hash = hashes.get(name) ?? createHash('sha256').update(name).digest().readUIntBE(0, HASH_BYTES);
-  if (hashes.size >= MAX_HASHES) hashes.clear();
-  hashes.set(name, hash);
-  return hash;
-}
+/** A whole number of 48 bits, the same for equal names in every release. Names come again, and a hash takes long. */
+export const topicHash = memoize(
+  (name) => createHash('sha256').update(name).digest().readUIntBE(0, HASH_BYTES),
+  MAX_HASHES,
+);
 
 /** Whether a span is of this reply topic too. The same for every reader, whatever quotas it has. */
 export function isNamed({ topic, prefix }: Pick<DebtorSpan, 'topic' | 'prefix'>, replyTopic: string): boolean {
