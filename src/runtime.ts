@@ -15,6 +15,7 @@ export const RUNTIME: Runtime = {
       if (!signal?.aborted) throw error;
     });
   },
+  busyMs: () => performance.eventLoopUtilization().active,
   nextTurn: () => nextTurn(),
   random: Math.random,
   uuid: randomUUID,

@@ -11,6 +11,8 @@ export interface Runtime {
   schedule(delayMs: number, run: () => void): Timer;
   /** Resolves after the delay, or as soon as the signal aborts, whichever is first; never rejects. */
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
+  /** Milliseconds for which the event loop did not wait for events; the origin means nothing. */
+  busyMs(): number;
   /** Resolves in a later turn of the event loop, after pending I/O was processed. */
   nextTurn(): Promise<void>;
   /** In [0, 1). */

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { memoize } from '../core/memoize.ts';
 import { IdallocError } from '../errors.ts';
 import { EMPTY_MARKER } from './ledger-entry.ts';
@@ -35,10 +35,7 @@ const MAX_HASHES = 500;
 export const EVERY_TOPIC = 2 ** (8 * HASH_BYTES);
 
 /** A whole number of 48 bits, the same for equal names in every release. Names come again, and a hash takes long. */
-export const topicHash = memoize(
-  (name) => createHash('sha256').update(name).digest().readUIntBE(0, HASH_BYTES),
-  MAX_HASHES,
-);
+export const topicHash = memoize((name) => hash('sha256', name, 'buffer').readUIntBE(0, HASH_BYTES), MAX_HASHES);
 
 /** Whether a span is of this reply topic too. The same for every reader, whatever quotas it has. */
 export function isNamed({ topic, prefix }: Pick<DebtorSpan, 'topic' | 'prefix'>, replyTopic: string): boolean {

@@ -85,10 +85,16 @@ export function mergeRequest(
 ): FullRequest {
   const inHeaders = readRequestHeaders(headers, names);
   const body = isEmpty(value) ? bodyless(inHeaders, names) : decodeIdRequest(value);
+  const count = agreed('count', body.count, names.count, inHeaders.count) ?? body.count;
+  const correlationId = agreed('correlation_id', body.correlationId, names.correlationId, inHeaders.correlationId);
+  if (correlationId === undefined)
+    throw absent('INVALID_CORRELATION_ID', 'correlation ID', names.correlationId, 'correlation_id');
+  const replyTopic = agreed('reply_topic', body.replyTopic, names.replyTopic, inHeaders.replyTopic);
+  if (replyTopic === undefined) throw absent('INVALID_REPLY_TOPIC', 'reply topic', names.replyTopic, 'reply_topic');
   const request: { -readonly [field in keyof FullRequest]: FullRequest[field] } = {
-    count: agreed('count', body.count, names.count, inHeaders.count) ?? body.count,
-    correlationId: joinCorrelationId(body, inHeaders, names),
-    replyTopic: joinReplyTopic(body, inHeaders, names),
+    count,
+    correlationId,
+    replyTopic,
     encoding: body.encoding ?? 'RANGES',
     framing: 'SINGLE_OBJECT',
     schemaFingerprint: ID_REPLY_FINGERPRINT,
@@ -121,15 +127,14 @@ export function salvageAddress(
   names: HeaderNames = DEFAULT_HEADER_NAMES,
 ): ReplyAddress {
   const body = attempt(() => (isEmpty(value) ? undefined : readBodyAddress(value)));
-  const correlationId =
-    attempt(() => readCorrelationId(headers, names)) ??
-    attempt(() => (body?.correlationId ? checkCorrelationId(body.correlationId) : undefined));
-  const replyTopic =
-    attempt(() => readReplyTopic(headers, names)) ??
-    attempt(() => (body?.replyTopic ? checkReplyTopic(body.replyTopic) : undefined));
-  const requestId =
-    attempt(() => readRequestId(headers, names)) ??
-    attempt(() => (body?.requestId ? checkRequestId(body.requestId) : undefined));
+  const either = <T>(
+    read: (from: RecordHeaders, by: HeaderNames) => T | undefined,
+    inBody: T | null | undefined,
+    check: (of: T) => T,
+  ) => attempt(() => read(headers, names)) ?? attempt(() => (inBody ? check(inBody) : undefined));
+  const correlationId = either(readCorrelationId, body?.correlationId, checkCorrelationId);
+  const replyTopic = either(readReplyTopic, body?.replyTopic, checkReplyTopic);
+  const requestId = either(readRequestId, body?.requestId, checkRequestId);
   const replyPartition = attempt(() => readReplyPartition(headers, names));
   const trace = attempt(() => readTrace(headers)) ?? {};
   return { correlationId, requestId, replyTopic, replyPartition, trace };
@@ -157,24 +162,8 @@ function bodyless(inHeaders: RequestHeaders, names: HeaderNames): IdRequest {
   );
 }
 
-function joinCorrelationId(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): Buffer {
-  const { correlationId: header } = names;
-  const correlationId = agreed('correlation_id', body.correlationId, header, inHeaders.correlationId);
-  if (correlationId !== undefined) return correlationId;
-  throw new IdallocError(
-    'INVALID_CORRELATION_ID',
-    `there is no correlation ID: send header ${header} or the field correlation_id`,
-  );
-}
-
-function joinReplyTopic(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): string {
-  const { replyTopic: header } = names;
-  const replyTopic = agreed('reply_topic', body.replyTopic, header, inHeaders.replyTopic);
-  if (replyTopic !== undefined) return replyTopic;
-  throw new IdallocError(
-    'INVALID_REPLY_TOPIC',
-    `there is no reply topic: send header ${header} or the field reply_topic`,
-  );
+function absent(code: 'INVALID_CORRELATION_ID' | 'INVALID_REPLY_TOPIC', what: string, header: string, field: string) {
+  return new IdallocError(code, `there is no ${what}: send header ${header} or the field ${field}`);
 }
 
 /** What field and header say. Throws MALFORMED_REQUEST if they disagree. */

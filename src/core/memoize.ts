@@ -12,3 +12,22 @@ export function memoize<V>(make: (argument: string) => V, max: number): (argumen
     return made;
   };
 }
+
+/** At each call so many entries are looked at. */
+const LOOKS = 16;
+
+/**
+ * Whether a map of at most `max` entries has room for one more. If it is full, the oldest few that are not needed are
+ * removed, and the others of these become the newest.
+ */
+export function hasRoom<K, V>(map: Map<K, V>, max: number, isNeeded: (value: V) => boolean): boolean {
+  if (map.size < max) return true;
+  let looks = LOOKS;
+  for (const [key, value] of map) {
+    map.delete(key);
+    if (isNeeded(value)) map.set(key, value);
+    looks -= 1;
+    if (looks === 0) break;
+  }
+  return map.size < max;
+}

@@ -49,3 +49,12 @@ export function isSame(one: Uint8Array, at: number, other: Uint8Array, otherAt: 
   for (let i = 0; i < length; i += 1) if (one[at + i] !== other[otherAt + i]) return false;
   return true;
 }
+
+/**
+ * Returns the memory of bytes that have it for themselves, at once: they are empty from then on. V8 would wait for a
+ * collection, and make one of the whole heap for every ten megabytes of such memory, however small the heap is.
+ */
+export function returnMemory({ buffer }: Uint8Array): void {
+  const { transfer } = buffer as { transfer?(bytes: number): ArrayBufferLike }; // Node has it from 22 on
+  transfer?.call(buffer, 0);
+}

@@ -1,4 +1,5 @@
 import { type DebtorSpan, topicHash } from '../codec/request-position.ts';
+import { hasRoom } from '../core/memoize.ts';
 import { type Accepted, BAD_RECORDS, type Intake } from './intake.ts';
 
 /** How much of a worker's time an account may use while others are served. */
@@ -107,17 +108,22 @@ export class Accounts {
   #findPayer(replyTopic: string, nowMs: number): Payer {
     const name = this.#options.accountOf(replyTopic);
     const prefix = replyTopic.startsWith(name) && name !== replyTopic ? name.length : 0;
-    const named = { topic: topicHash(prefix > 0 ? name : replyTopic), prefix };
-    return { account: this.#accountNamed(name, nowMs), replyTopic, named };
+    const account = this.#accountNamed(name, nowMs);
+    // Named when it is needed: few requests wait, and a hash takes longer than all else here.
+    return {
+      account,
+      replyTopic,
+      get named() {
+        return { topic: topicHash(prefix > 0 ? name : replyTopic), prefix };
+      },
+    };
   }
 
   #accountNamed(name: string, nowMs: number): Account {
     const known = this.#accounts.get(name);
     if (known !== undefined) return known;
-    if (this.#accounts.size >= MAX_ACCOUNTS) {
-      for (const [other, account] of this.#accounts) if (account.isPaid(nowMs)) this.#accounts.delete(other);
-      if (this.#accounts.size >= MAX_ACCOUNTS && name !== SHARED) return this.#accountNamed(SHARED, nowMs);
-    }
+    const hasOneMore = hasRoom(this.#accounts, MAX_ACCOUNTS, (account) => !account.isPaid(nowMs));
+    if (!hasOneMore && name !== SHARED) return this.#accountNamed(SHARED, nowMs);
     const account = new Account(name, this.#options.rate);
     this.#accounts.set(name, account);
     return account;

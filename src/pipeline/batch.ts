@@ -12,7 +12,7 @@ import type { TracePart } from './trace.ts';
  * garbage collection copies it. The part holds its partition's turn while it is decided, and each of its reply topics
  * may have to be looked up: small requests wait for that.
  */
-const LARGE_PART_MAX_RECORDS = RECORDS_PER_TURN;
+const LARGE_PART_MAX_RECORDS = RECORDS_PER_TURN / 2;
 
 /** How a session observes and stops the work on its batch. */
 export interface BatchControl {
@@ -46,10 +46,7 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const { turns, largePublisher } = all;
-  const deps = letsOthersGo(control.lane)
-    ? { ...all, publisher: largePublisher, onCharged: (us: number) => turns.didLarge(us) }
-    : all;
+  const deps = letsOthersGo(control.lane) ? { ...all, publisher: all.largePublisher } : all;
   const taken = ({ large, debts }: Deferrals = {}) => (large?.taken ?? 0) + (debts?.taken ?? 0);
   const takenBefore = taken(control.deferrals);
   try {
@@ -95,7 +92,7 @@ async function processReadable(
   control: BatchControl,
   tracePart: TracePart,
 ): Promise<void> {
-  const { layout, accounts, onCharged, turns } = deps;
+  const { layout, accounts, turns } = deps;
   const { lane = 'small', deferrals, prepared, isDebtor } = control;
   const intakes = await receiveAll(deps, records, lane);
   let through = -1;
@@ -104,7 +101,7 @@ async function processReadable(
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const cutting = { layout, accounts, onCharged, partition, ...kinds, lane, deferrals, isDebtor };
+  const cutting = { layout, accounts, partition, ...kinds, lane, deferrals, isDebtor };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
   // and those of accounts that are in debt from then on would look as if they had been taken over with them.
@@ -116,25 +113,31 @@ async function processReadable(
     if (last === undefined) continue;
     const { offset } = last.record;
     const answer = () => tracePart(part, (trace) => processPart(deps, partition, part, trace, prepared));
-    if (control.answer === undefined) await answer().then(() => control.resolved(offset));
-    else await control.answer(offset, answer);
+    if (control.answer !== undefined) await control.answer(offset, answer);
+    else {
+      await (letsOthersGo(lane) ? turns.large(answer) : answer());
+      control.resolved(offset);
+    }
     through = offset;
-    // What the part cost is known now. The next one has been read already, and rests as long before it is begun.
-    if (letsOthersGo(lane)) await turns.takeLarge(0);
   }
   const end = records.at(-1)?.offset ?? through;
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to other lanes
 }
 
-async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[], lane: LaneName): Promise<Intake[]> {
+async function receiveAll(
+  { reader, turns }: PipelineDeps,
+  records: readonly RequestRecord[],
+  lane: LaneName,
+): Promise<Intake[]> {
   const intakes: Intake[] = [];
   for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
     const some = records.slice(from, from + RECORDS_PER_TURN);
-    await (letsOthersGo(lane) ? deps.turns.takeLarge(some.length) : deps.turns.take(some.length));
-    for (const record of some) {
-      if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
-      intakes.push(deps.reader.read(record));
-    }
+    const readAll = () =>
+      turns.each(some, (record) => {
+        if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
+        intakes.push(reader.read(record));
+      });
+    await (letsOthersGo(lane) ? turns.large(readAll) : turns.take(some.length).then(readAll));
   }
   return intakes;
 }

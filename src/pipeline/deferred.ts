@@ -91,6 +91,13 @@ class DebtorSpans {
     for (const span of this.#spans) if (span.isOpen && isNamed(span, replyTopic)) span.isOpen = false;
   }
 
+  /** Whether requests wait that the same account pays for. */
+  waits(payer: DebtorNames): boolean {
+    if (this.#spans.length === 0) return false;
+    const { named } = payer; // made at each look
+    return this.#spans.some(({ topic, prefix }) => topic === named.topic && prefix === named.prefix);
+  }
+
   /** Every request below this offset has been answered, in every lane. */
   passed(next: number): void {
     if (this.#spans.length > 0) this.#spans = this.#spans.filter(({ until }) => until > next);
@@ -128,12 +135,14 @@ export class DeferredQueue implements Deferral {
   }
 
   /**
+   * While requests of an account wait, so do its next ones: served slowly, it is soon out of debt.
+   *
    * Of a request that was looked at before, and is again since its chunk failed, the answer is as it was: what was
    * taken over then is not taken again.
    */
   defersDebtor(payer: DebtorNames, offset: number, isInDebt: boolean): boolean {
     if (offset < this.#through) return this.#debtors.has(payer.replyTopic, offset);
-    if (isInDebt) return this.#debtors.add(payer, offset);
+    if (isInDebt || this.#debtors.waits(payer)) return this.#debtors.add(payer, offset);
     this.#debtors.close(payer.replyTopic);
     return false;
   }

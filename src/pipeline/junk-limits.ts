@@ -1,5 +1,6 @@
 import type { Runtime } from '../async/runtime.ts';
 import { TokenBucket } from '../async/token-bucket.ts';
+import { hasRoom } from '../core/memoize.ts';
 import type { ErrorCode } from '../errors.ts';
 
 /** What one sender of bad records may cause, by code and partition for letters, by reply topic for error replies. */
@@ -11,8 +12,6 @@ export interface JunkRate {
 
 /** Requesters choose the names of reply topics. While this many are limited, a further one gets no error reply. */
 const MAX_KEYS = 10_000;
-/** How often keys that are no longer limited are looked for. */
-const FORGET_MS = 1_000;
 
 /**
  * Limits the work that records which can't be served cause after they were read: above the rate they share a dead
@@ -22,7 +21,6 @@ export class JunkLimits {
   readonly #rate: JunkRate;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #buckets = new Map<string, TokenBucket>();
-  #forgotMs = Number.NEGATIVE_INFINITY;
 
   constructor(rate: JunkRate, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#rate = rate;
@@ -42,18 +40,12 @@ export class JunkLimits {
   #take(key: string): boolean {
     const nowMs = this.#runtime.monotonicMs();
     const { perSecond, burst } = this.#rate;
-    const bucket = this.#buckets.get(key) ?? new TokenBucket(perSecond, burst);
-    if (bucket.waitMs(1, { nowMs }) > 0 || !this.#hasRoom(key, nowMs)) return false;
+    const known = this.#buckets.get(key);
+    if (known === undefined && !hasRoom(this.#buckets, MAX_KEYS, (bucket) => bucket.used({ nowMs }) > 0)) return false;
+    const bucket = known ?? new TokenBucket(perSecond, burst);
+    if (bucket.waitMs(1, { nowMs }) > 0) return false;
     bucket.take(1);
     this.#buckets.set(key, bucket);
     return true;
-  }
-
-  #hasRoom(key: string, nowMs: number): boolean {
-    if (this.#buckets.size < MAX_KEYS || this.#buckets.has(key)) return true;
-    if (nowMs - this.#forgotMs < FORGET_MS) return false;
-    this.#forgotMs = nowMs;
-    for (const [known, bucket] of this.#buckets) if (bucket.used({ nowMs }) === 0) this.#buckets.delete(known);
-    return this.#buckets.size < MAX_KEYS;
   }
 }

@@ -1,3 +1,4 @@
+import type { Slots } from '../async/slots.ts';
 import { textOfId } from '../codec/request-checks.ts';
 import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
@@ -17,7 +18,6 @@ import {
   lettersFor,
   type Rejection,
 } from './outgoing.ts';
-import { charge } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
 import type { RecordTurns } from './record-turns.ts';
 import { type ChargeDeps, charged, idKind } from './rulings.ts';
@@ -39,8 +39,6 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, 
   readonly turns: RecordTurns;
   /** Shared by the worker's partitions. */
   readonly accounts: Accounts;
-  /** Receives each price as well, in microseconds, where others go before what is served. */
-  readonly onCharged?: ((us: number) => void) | undefined;
   readonly observe: PipelineObserver;
   readonly tracing: Tracing;
 }
@@ -205,12 +203,12 @@ async function takeIds(
  * What was read of the ledger is known only then, and a part is the most that is read on credit. It is charged once,
  * when all is acknowledged: a part that failed and is tried again is no fault of who asked.
  */
-function chargeForReads(deps: PartDeps, part: readonly Accepted[], decisions: readonly Decision[]): void {
+function chargeForReads({ accounts }: PartDeps, part: readonly Accepted[], decisions: readonly Decision[]): void {
   part.forEach(({ request }, at) => {
     const decision = decisions[at];
     const isRead =
       decision?.kind === 'batch' ? decision.replayed : decision?.kind === 'refused' && decision.code === 'CONFLICT';
-    if (isRead) charge(deps, deps.accounts.payerOf(request.replyTopic), PRICES_US.decision);
+    if (isRead) accounts.charge(accounts.payerOf(request.replyTopic), PRICES_US.decision);
   });
 }
 
@@ -271,10 +269,12 @@ function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>):
   deps.trace.refused(intake.record, code);
   const { address } = intake;
   const isBad = ERRORS[code].deadLetter;
-  const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
+  const { replyTopic } = address;
+  const isReachable = code !== 'REPLY_UNDELIVERABLE';
+  const isAnswered = isReachable && (!isBad || replyTopic === undefined || deps.junk.takeReply(replyTopic));
   return {
     intake,
-    reply: isAnswered && code !== 'REPLY_UNDELIVERABLE' ? errorReply(address, refusal, deps) : undefined,
+    reply: isAnswered ? errorReply(address, refusal, deps) : undefined,
     rejection: isBad ? { record: intake.record, address, code, message } : undefined,
   };
 }
@@ -405,28 +405,4 @@ async function publishAnswers<T extends { readonly intake: Intake }>(
   if (items.length === 0) return [];
   const requests = () => items.map(({ intake }) => intake.record);
   return deps.trace.step(step, requests, () => publish(deps, step, partition, items, recordOf));
-}
-
-/** A fair counting semaphore. Callers must hold no other resource while they wait. */
-export class Slots {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(count: number) {
-    this.#free = count;
-  }
-
-  /** Resolves to the function that releases the slot, which may be called more than once. */
-  async take(): Promise<() => void> {
-    if (this.#free > 0) this.#free -= 1;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    let isHeld = true;
-    return () => {
-      if (!isHeld) return;
-      isHeld = false;
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free += 1;
-      else next();
-    };
-  }
 }

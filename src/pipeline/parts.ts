@@ -8,15 +8,13 @@ import type { Accepted, Intake } from './intake.ts';
 export const PART_MAX_REQUESTS = 500;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
-/** As much as 400 ordinary requests: those that let others go first take no more of the worker at a time. */
-const LARGE_PART_MAX_US = 400 * PRICES_US.request;
+/** As much as 100 ordinary requests: those that let others go first take no more of the worker at a time. */
+const LARGE_PART_MAX_US = 100 * PRICES_US.request;
 
 export interface Cutting {
   readonly layout: Layout;
   /** Charged for each request of a part. */
   readonly accounts: Accounts;
-  /** Receives the price of each as well, in microseconds, where others go before them. */
-  readonly onCharged?: ((us: number) => void) | undefined;
   /** The partition that has the requests. */
   readonly partition: number;
   /** The most IDs that a request may take. */
@@ -75,7 +73,8 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
       taken = asked;
     }
     part.push(intake);
-    charge(cutting, payer, prices.add(intake));
+    const us = prices.add(intake);
+    if (payer !== undefined) cutting.accounts.charge(payer, us);
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
@@ -87,16 +86,6 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
 function payerOf(intake: Intake, { accounts }: Cutting): Payer | undefined {
   const name = intake.kind === 'accepted' ? intake.request.replyTopic : intake.payer;
   return name === undefined ? undefined : accounts.payerOf(name);
-}
-
-/** Charges whoever pays, if anybody does, and lets others go first for as long. */
-export function charge(
-  { accounts, onCharged }: Pick<Cutting, 'accounts' | 'onCharged'>,
-  payer: Payer | undefined,
-  us: number,
-): void {
-  onCharged?.(us);
-  if (payer !== undefined) accounts.charge(payer, us);
 }
 
 /**

@@ -9,6 +9,8 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 const MAX_WAIT_MS = 500;
 const MAX_BYTES = 8 * 1_048_576;
 const MAX_BYTES_PER_PARTITION = 1_048_576;
+/** A worker knows its own entries from the responses to its appends, and copies may be a few milliseconds behind. */
+const BUSY_GAP_MS = 10;
 
 /**
  * Reads ledger and witness, over one connection to each broker. Copies that decide nothing are read in this rack, if
@@ -24,6 +26,7 @@ export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog, rac
     maxWaitMs: MAX_WAIT_MS,
     maxBytes: MAX_BYTES,
     maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+    busyGapMs: BUSY_GAP_MS,
     rack,
     log,
   });

@@ -28,7 +28,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   CLOCK_BACKWARD: {
     meaning:
-      'The wall clock went back by 10 ms or more. The worker released its worker ID and stopped; the next term starts above everything that was allocated under it.',
+      'The wall clock went back by 10 ms or more. The worker released its worker ID and stopped allocating; the next term starts above everything that was allocated under it.',
     remedy: 'Let NTP slew. The worker resumes when the clock is steady.',
   },
   CLOCK_FORWARD: {
@@ -79,7 +79,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   LEASE_SUSPENDED: {
     meaning:
-      'etcd has not confirmed the lease for ETCD_REFUSE_AFTER_MS (15 s). The worker keeps its worker ID, and resumes the term when etcd shows that nobody else had it in between.',
+      'etcd has not confirmed the lease for ETCD_REFUSE_AFTER_MS (15 s), or did not answer after the process was paused. The worker keeps its worker ID, and resumes the term when etcd shows that nobody else had it in between.',
     remedy: 'Repair etcd, the network to it or the login in it.',
   },
   RESERVATION_EXHAUSTED: {
@@ -110,7 +110,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   LEDGER_UNREADABLE: {
     meaning:
-      "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
+      "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left: let it probe /readyz/api (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
     remedy:
       "Revoke another program's right to write. If a newer version wrote it, update this one; if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
   },

@@ -9,6 +9,7 @@ import type { Assigned, MemberSettings } from '../kafka/loops/member-options.ts'
 import { Tail } from '../kafka/loops/tail.ts';
 import type { Purpose } from '../kafka/wire/broker.ts';
 import type { RequestVitals } from '../metrics/vitals.ts';
+import { MAX_RECORD_BYTES } from '../pipeline/intake.ts';
 import { RECORDS_PER_TURN } from '../pipeline/record-turns.ts';
 import { RequestPartition, type RequestPartitionOptions, type Serving } from './request-partition.ts';
 
@@ -80,6 +81,7 @@ export class RequestGroup {
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: settings.partitions * MAX_BYTES_PER_PARTITION,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      longestRecord: MAX_RECORD_BYTES,
       log,
     } as const;
     // A tail follows a partition once, and the lanes of a partition are at different places.

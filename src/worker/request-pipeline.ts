@@ -1,6 +1,7 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { Slots } from '../async/slots.ts';
 import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import type { Layout } from '../core/layout.ts';
@@ -15,7 +16,7 @@ import { Accounts } from '../pipeline/accounts.ts';
 import { RequestReader } from '../pipeline/intake.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import { NumberDecisions } from '../pipeline/numbers.ts';
-import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps } from '../pipeline/part.ts';
 import type { Allocator, NumbersObserver } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';

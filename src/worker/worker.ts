@@ -1,7 +1,7 @@
 import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { certainLeadMs, clockReader } from '../core/clock-guard.ts';
-import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
+import { type GateReason, mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';
 import type { ApiListener } from '../http/api-listener.ts';
@@ -142,9 +142,19 @@ export class Worker implements AsyncDisposable {
     return placesOf(this.#requests?.awaited ?? []);
   }
 
+  /** Why no IDs are allocated over HTTP, which needs no partition; undefined while they are. */
+  get closed(): GateReason | undefined {
+    return this.#isLeaving ? 'STOPPING' : this.#context.gate.reason();
+  }
+
   /** Details on `unready`, for operators. */
   get unreadyDetail(): string | undefined {
-    switch (this.unready) {
+    return this.detailOf(this.unready);
+  }
+
+  /** Details on a reason that the worker has now, for operators. */
+  detailOf(reason: UnreadyReason | undefined): string | undefined {
+    switch (reason) {
       case 'KAFKA_REFUSED':
         return this.#refusals.detail;
       case 'LEDGER_UNREADABLE':

@@ -10,7 +10,7 @@ import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
+import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker, TIMELESS } from '../support/memory-worker.ts';
 
 const topicOf = () => new MemoryLedger(1, () => 1_700_000_000_000);
 const world = () => {
@@ -276,7 +276,7 @@ describe('large requests', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
   });
 
-  it('and dense batches are decided in parts of at most 200 records, so that small ones wait for no more', async () => {
+  it('and dense batches are read a hundred records at a time, and decided in parts that cost no more than as many requests', async () => {
     const { worker } = world();
     const { serveLarge } = collecting(worker);
     await serveLarge(
@@ -285,11 +285,9 @@ describe('large requests', () => {
       }),
       'debts',
     );
-    expect(worker.events.filter((event) => /^append \d/.test(event))).toEqual([
-      'append 100',
-      'append 100',
-      'append 50',
-    ]);
+    // Every second one is a request; a letter costs more than that.
+    const each = ['append 37', 'append 13'];
+    expect(worker.events.filter((event) => /^append \d/.test(event))).toEqual(Array(5).fill(each).flat());
   });
 
   it('and what else waits is decided in smaller parts if it costs more than as many ordinary requests', async () => {
@@ -300,31 +298,28 @@ describe('large requests', () => {
     });
     await serveLarge(each, 'debts');
     const places = PRICES_US.request + PRICES_US.append;
-    const most = Math.ceil((400 * PRICES_US.request + PRICES_US.append) / places);
+    const most = Math.ceil((100 * PRICES_US.request + PRICES_US.append) / places);
     const appends = worker.events.filter((event) => /^append \d/.test(event));
-    expect([most < 100, appends]).toEqual([true, [`append ${most}`, `append ${most}`, `append ${150 - 2 * most}`]]);
+    const parts = (records: number) =>
+      Array.from({ length: Math.ceil(records / most) }, (_, i) => Math.min(most, records - i * most));
+    expect(appends).toEqual([...parts(100), ...parts(50)].map((records) => `append ${records}`));
   });
 
-  it('rest after each part for as long as it cost, and what it read of the ledger', async () => {
+  it('are read and served piece by piece, each after a rest', async () => {
     const { worker } = world();
     const rests: number[] = [];
     const sleep = async (ms: number) => void rests.push(ms);
-    const turns = new RecordTurns({ sleep, nextTurn: () => Promise.resolve(), monotonicMs: () => 0 });
+    const turns = new RecordTurns({ ...TIMELESS, sleep, nextTurn: () => Promise.resolve() });
     await turns.take(1); // others are expected
     const control = { isCurrent: () => true, resolved: () => {} };
-    const serveLane = (lane: 'large' | 'debts', batch: RequestRecord[]) =>
+    const serveLane = (lane: 'small' | 'debts', batch: RequestRecord[]) =>
       processBatch({ ...worker.deps, turns }, 0, batch, { ...control, lane });
-    const listed = { count: MAX_COUNT, encoding: 'IDS' } as const;
-    await serveLane('large', [request(0, 'a', listed), request(1, 'b', { ...listed, encoding: 'RANGES' })]);
-    const { request: each, listed: thousand, decision } = PRICES_US;
-    expect(rests).toEqual([1, (each + (thousand * MAX_COUNT) / 1_000) / 1_000, 1]);
-    rests.length = 0;
-    const again = Array.from({ length: 20 }, (_, i): RequestRecord => ({ ...request(2 + i, 'b', { count: 2 }) }));
-    await serveLane(
-      'debts',
-      again.map((one) => ({ ...one, isDense: true })),
-    );
-    expect(rests).toEqual([1, (20 * (each + decision)) / 1_000]);
+    const batch = (from: number) => Array.from({ length: 150 }, (_, i) => request(from + i, `r${from + i}`));
+    await serveLane('small', batch(0));
+    expect(rests).toEqual([]);
+    const dense = batch(150).map((one): RequestRecord => ({ ...one, isDense: true }));
+    await serveLane('debts', dense); // 100 are read and decided, and 50
+    expect(rests).toEqual([1, 1, 1, 1]);
   });
 
   it('of dense batches are left to their lane by the others', async () => {
@@ -336,7 +331,7 @@ describe('large requests', () => {
     expect(resolved).toEqual([0, 9, 10]);
   });
 
-  it('and dense batches are looked up in parts of at most 200 also where they are not decided', async () => {
+  it('and dense batches are looked up in parts of at most 100 also where they are not decided', async () => {
     const { worker } = world();
     const { resolved, serveLarge } = collecting(worker);
     await serveLarge(
@@ -345,7 +340,7 @@ describe('large requests', () => {
       }),
       'debts',
     );
-    expect(resolved).toEqual([199, 399, 499]);
+    expect(resolved).toEqual([99, 199, 299, 399, 499]);
   });
 
   it('that are equal are decided and answered together, however many IDs each requests', async () => {

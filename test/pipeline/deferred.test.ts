@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { Slots } from '../../src/async/slots.ts';
 import { EVERY_TOPIC, MAX_DEBTOR_SPANS, topicHash } from '../../src/codec/request-position.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { RecordReader } from '../../src/kafka/records/fetched-record.ts';
 import { AT, readHead } from '../../src/kafka/records/format.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
 import { isTooLong, MAX_RECORD_BYTES } from '../../src/pipeline/intake.ts';
-import { Slots } from '../../src/pipeline/part.ts';
 
 const record = (offset: number) => ({ offset, key: null, value: null, headers: {}, timestampMs: 0 });
 const queueOf = (unread?: OffsetRange) => {
@@ -118,24 +118,30 @@ describe('requests of an account in debt', () => {
   const payer = (replyTopic: string) => ({ replyTopic, named: { topic: topicHash(replyTopic), prefix: 0 } });
   const named = payer(topic).named;
 
-  it('wait from the first that finds it so up to the last, and none of another topic', () => {
+  it('wait from the first that finds it so, and none of another topic', () => {
     const { queue } = queueOf();
-    const looks = [false, true, true, false, true].map((isInDebt, i) => {
+    const looks = [false, true, true, false].map((isInDebt, i) => {
       const isWaiting = queue.defersDebtor(payer(topic), 10 * i, isInDebt);
       if (isWaiting) queue.take(record(10 * i));
       return isWaiting;
     });
-    expect(looks).toEqual([false, true, true, false, true]);
-    expect(queue.debtorsFrom(10)).toEqual([
-      { ...named, from: 10, until: 21 },
-      { ...named, from: 40, until: 41 },
-    ]);
-    expect([5, 10, 15, 20, 30, 40].filter((offset) => queue.isDebtor(topic, offset))).toEqual([10, 15, 20, 40]);
-    expect(queue.isDebtor(other, 10)).toBe(false);
-    queue.answered(41); // other lanes still ask
+    expect(looks).toEqual([false, true, true, true]);
+    expect(queue.debtorsFrom(10)).toEqual([{ ...named, from: 10, until: 31 }]);
+    expect([5, 10, 15, 30, 31].filter((offset) => queue.isDebtor(topic, offset))).toEqual([10, 15, 30]);
+    expect([queue.isDebtor(other, 10), queue.defersDebtor(payer(other), 40, false)]).toEqual([false, false]);
+    queue.answered(31); // other lanes still ask
     expect(queue.isDebtor(topic, 10)).toBe(true);
-    expect(queue.debtorsFrom(21)).toEqual([{ ...named, from: 40, until: 41 }]);
-    expect([queue.debtorsFrom(41), queue.isDebtor(topic, 40)]).toEqual([[], false]);
+    expect([queue.debtorsFrom(31), queue.isDebtor(topic, 30)]).toEqual([[], false]);
+  });
+
+  it('wait behind those that wait, also when the debt has ended, and no longer once these are answered', () => {
+    const { queue } = queueOf();
+    const defers = (offset: number, isInDebt: boolean) => queue.defersDebtor(payer(topic), offset, isInDebt);
+    expect([defers(1, true), defers(2, false)]).toEqual([true, true]);
+    queue.debtorsFrom(2); // the first is answered
+    expect(defers(3, false)).toBe(true);
+    queue.debtorsFrom(4);
+    expect(defers(5, false)).toBe(false);
   });
 
   it('that were looked at before stay where they were, whatever it owes now', () => {

@@ -177,6 +177,25 @@ describe('a partition that is taken over', () => {
   });
 });
 
+describe('losses at whose place another writer always comes first', () => {
+  it('are OVERTAKEN after nine appends, and stated by the next look', async () => {
+    const { worker, topic } = await lostWorld(true);
+    let isBeaten = true;
+    const next = worker({
+      link: async () => {
+        if (appends(next).length > 20) throw new Error('it never gives up');
+        if (isBeaten) topic.land(0, [statement(topic.bounds(0).high, {}, 'other')]);
+        return { fate: 'pass' };
+      },
+    });
+    await expect(takeOver(next)).rejects.toMatchObject({ code: 'OVERTAKEN', retryable: true });
+    expect([appends(next).length, losses(next)]).toEqual([9, []]);
+    isBeaten = false;
+    await next.numbers.stateLosses(next.deps, 0);
+    expect(losses(next)).toEqual(['invoices 1-2', 'tickets 1-2']);
+  });
+});
+
 describe('a copy that was restored', () => {
   it('is looked at again, since the ledger may have lost what the copy had shown', async () => {
     const { worker, topic } = await lostWorld();

@@ -29,6 +29,10 @@ export class VirtualRuntime implements Runtime {
     return Math.floor(Date.UTC(2026, 5, 2) + this.nowMs); // as Date.now()
   }
 
+  busyMs(): number {
+    return 0;
+  }
+
   schedule(delayMs: number, run: () => void): Timer {
     const due = { atMs: this.nowMs + Math.max(0, delayMs), run };
     this.#due.add(due);

@@ -180,6 +180,30 @@ test('requests that wait when the worker stops reject with STOPPING, and no conn
   expect(stage.connections).toBe(0);
 });
 
+test('a stop ends when every caller has its refusal, however many turns of the event loop that takes', async () => {
+  await start();
+  const refused: unknown[] = [];
+  for (const sequence of ['invoices', 'tickets']) take(sequence).catch((error) => refused.push(error.code));
+  await stage.clock.pass(100);
+  const { clock } = stage;
+  const turn = Promise.withResolvers<void>();
+  let nowMs = clock.monotonicMs();
+  clock.monotonicMs = () => {
+    nowMs += 20; // each refusal takes long
+    return nowMs;
+  };
+  clock.nextTurn = () => turn.promise;
+  let isOver = false;
+  const stopped = requests[Symbol.asyncDispose]().then(() => {
+    isOver = true;
+  });
+  await clock.pass(1_000);
+  expect([refused, isOver]).toEqual([['STOPPING'], false]);
+  turn.resolve();
+  await stage.during(stopped);
+  expect(refused).toEqual(['STOPPING', 'STOPPING']);
+});
+
 test('a caller that has gone leaves nothing behind: a request that was not sent is not sent later, and one that was is not sent again', async () => {
   await start('id.replies.later');
   const gone = new AbortController();

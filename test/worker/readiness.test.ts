@@ -32,6 +32,7 @@ test('a worker that serves every partition is ready', async () => {
 test("a worker that starts with a ledger partition that it can't read serves the others, and is not ready", async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
+  expect(worker.closed).toBeUndefined(); // IDs over HTTP need no partition
   expect(worker.stoppedPartitions.map(({ message }) => message)).toEqual([
     expect.stringMatching(/^ledger partition 1 stops at offset \d+: ./),
   ]);
@@ -40,6 +41,12 @@ test("a worker that starts with a ledger partition that it can't read serves the
     expect.arrayContaining(['gate open', 'joined the request group', 'ledger partition stopped']),
   );
   expect(stage.logged).not.toContain('idalloc ready');
+});
+
+test('a worker whose end is announced is not ready, and allocates no more over HTTP as load balancers see it', async () => {
+  const worker = await started();
+  worker.announceEnd();
+  expect([worker.unready, worker.incomplete, worker.closed]).toEqual(['STOPPING', 'STOPPING', 'STOPPING']);
 });
 
 test('a ready worker becomes unready when a ledger partition stops', async () => {

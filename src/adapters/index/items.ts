@@ -17,7 +17,6 @@ const UPPER_HASHES = 2 ** 32;
 const PLACE_MASK = MAX_PLACES - 1;
 
 export const ITEM_WORDS = 2;
-export const ITEM_BYTES = 8;
 
 export function upperOf(hash: number): number {
   return Math.floor(hash / LOWER_HASHES);

@@ -240,7 +240,7 @@ const MANY_ENTRIES = 16;
  */
 const NEAR = 500;
 /** Places that are fetched side by side. */
-const FETCHES_AT_ONCE = 8;
+const FETCHES_AT_ONCE = 4;
 /** Partitions whose last chunk is kept: about 3 MB each when decoded. */
 const MAX_KEPT_CHUNKS = 16;
 /** Sequential reads follow immediately. Later, the entries of a kept chunk may be gone from the log. */

@@ -1,5 +1,6 @@
 import { Bag, type InBag } from '../../async/bag.ts';
 import type { Runtime } from '../../async/runtime.ts';
+import { releaseAfter, Slots } from '../../async/slots.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
@@ -71,6 +72,10 @@ const RETRY_MS = 200;
 const UNDATED_MS = 60_000;
 /** Partitions of a topic that one publication writes at the same time. */
 const PARTITIONS_AT_ONCE = 32;
+/** Appends of large replies at the same time: the responses to more would be handled in one turn of the event loop. */
+const LARGE_APPENDS_AT_ONCE = 4;
+/** After so long an append no longer counts as one of them, so that a slow broker does not hold up the others. */
+const LARGE_APPEND_MS = 100;
 /**
  * The time limit of one append, including those before it, since partitions take one at a time and brokers answer in
  * order.
@@ -119,6 +124,7 @@ export class KafkaPublisher implements Publisher {
   readonly #undated: RecentTopics<true>;
   readonly #refusals: Refusals;
   readonly #accepting = new AcceptingBrokers();
+  readonly #largeAppends: Slots | undefined;
   /**
    * By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see
    * `Bag`.
@@ -130,6 +136,7 @@ export class KafkaPublisher implements Publisher {
   constructor(options: KafkaPublisherOptions) {
     this.#options = options;
     const { runtime, requestTopic, deadLetterTopic } = options;
+    this.#largeAppends = options.purpose === 'publish large' ? new Slots(LARGE_APPENDS_AT_ONCE) : undefined;
     this.#undated = new RecentTopics(runtime, UNDATED_MS);
     this.#refusals = new Refusals(runtime, [requestTopic, ...(deadLetterTopic === undefined ? [] : [deadLetterTopic])]);
   }
@@ -317,14 +324,12 @@ export class KafkaPublisher implements Publisher {
     const queue = new AppendQueue({
       runtime,
       append: async (records, waitedMs) => {
-        const timeoutMs = APPEND_TIMEOUT_MS - waitedMs;
-        const { node } = await append(cluster, runtime, {
-          ...to,
-          purpose,
-          records,
-          timeoutMs,
-          replicationTimeoutMs: REPLICATION_TIMEOUT_MS,
-        });
+        const untilMs = runtime.monotonicMs() + APPEND_TIMEOUT_MS - waitedMs;
+        const slot = await this.#largeAppends?.take();
+        const release = slot && releaseAfter(runtime, LARGE_APPEND_MS, slot);
+        const timeoutMs = untilMs - runtime.monotonicMs();
+        const appending = { ...to, purpose, records, timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+        const { node } = await append(cluster, runtime, appending).finally(release);
         this.#accepting.add(node, to.topic, runtime.monotonicMs());
       },
       maxRecords: to.topic === requestTopic ? DENSE.records : BATCH_MAX_RECORDS,

@@ -248,6 +248,7 @@ export function encodeAssignment({ assigned, userData }: Assignment): Buffer {
   return encoder.writeBytes(userData).buffer;
 }
 
+/** As `wire/api` does it: where a take-over goes, one file less is worth these lines. */
 function writeTopics(encoder: Encoder, topics: readonly TopicPartitions[]): void {
   encoder.writeInt32(topics.length);
   for (const { topic, partitions } of topics) {

@@ -22,6 +22,8 @@ export interface TailOptions {
   readonly busyGapMs?: number;
   /** Whether dense batches are not read, but delivered as one record each. */
   readonly skipsDense?: boolean;
+  /** Of a record of more bytes than this, only how many it has is delivered. */
+  readonly longestRecord?: number;
   /** The records and headers of a chunk, 20,000 by default. */
   readonly maxChunkItems?: number;
   /** Where this reader is: partitions that may lag are read from a replica there, if the brokers know one (KIP-392). */

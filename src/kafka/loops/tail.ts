@@ -55,7 +55,6 @@ const MAX_CHUNK_ITEMS = 20_000;
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
- * - While records keep arriving, a fetch may wait for more of them: see `busyGapMs`.
  * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
  * - Only what changed is sent, either way: see `FetchSession`.
  * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
@@ -310,10 +309,10 @@ export class Tail {
   }
 
   async #decodeNext(fetched: Fetched, from: number): Promise<TailChunk> {
-    const { isolation, runtime, skipsDense, maxChunkItems = MAX_CHUNK_ITEMS } = this.#options;
+    const { isolation, runtime, skipsDense, longestRecord, maxChunkItems = MAX_CHUNK_ITEMS } = this.#options;
     const { response } = fetched;
     const nextTurn = () => runtime.nextTurn();
-    const decoding = { fetched: response, from, isolation, nextTurn, skipsDense };
+    const decoding = { fetched: response, from, isolation, nextTurn, skipsDense, longestRecord };
     const decoder = fetched.decoder ?? new BatchDecoder(decoding);
     fetched.decoder = undefined; // if it fails, the next attempt starts again
     decoder.skipTo(from);

@@ -18,11 +18,16 @@ type Decompress = (body: Buffer, maxBytes: number, nextTurn: () => Promise<void>
 
 const CODECS: readonly (readonly [name: string, decompress: Decompress] | undefined)[] = [
   undefined, // none
-  ['gzip', byZlib(promisify(zlib.gunzip))],
+  ['gzip', byZlib(promisify(zlib.gunzip), gzipBytes)],
   ['snappy', decompressSnappy],
   ['lz4', decompressLz4],
   // Node has it from 22.15 on.
-  ['zstd', typeof zlib.zstdDecompress === 'function' ? byZlib(promisify(zlib.zstdDecompress)) : decompressZstdByWasm],
+  [
+    'zstd',
+    typeof zlib.zstdDecompress === 'function'
+      ? byZlib(promisify(zlib.zstdDecompress), zstdBytes)
+      : decompressZstdByWasm,
+  ],
 ];
 
 /**
@@ -43,10 +48,15 @@ export async function decompress(codec: number, body: Buffer, nextTurn: () => Pr
 
 type ByZlib = (body: Buffer, options: { maxOutputLength: number; chunkSize: number }) => Promise<Buffer>;
 
-function byZlib(decompressBody: ByZlib): Decompress {
+/** `declared`: what the body says that it decompresses to; undefined if it says nothing. */
+function byZlib(decompressBody: ByZlib, declared: (body: Buffer) => number | undefined): Decompress {
   return async (body, maxOutputLength) => {
     try {
-      return await decompressBody(body, { maxOutputLength, chunkSize: chunkBytes(body) });
+      const expected = declared(body);
+      // With one byte more than it takes: a full chunk is followed by another one. Of several frames, one has said it.
+      const chunkSize = expected === undefined ? chunkBytes(body) : Math.min(expected, maxOutputLength) + 1;
+      const least = Math.max(Math.min(body.length, MAX_CHUNK_BYTES), MIN_CHUNK_BYTES);
+      return await decompressBody(body, { maxOutputLength, chunkSize: Math.max(chunkSize, least) });
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       throw code === 'ERR_BUFFER_TOO_LARGE' ? tooLarge(maxOutputLength, { cause: error }) : error;
@@ -56,6 +66,30 @@ function byZlib(decompressBody: ByZlib): Decompress {
 
 const MIN_CHUNK_BYTES = 16_384;
 const MAX_CHUNK_BYTES = 262_144;
+
+/** The last field of the format, modulo 2^32 (RFC 1952). */
+function gzipBytes(body: Buffer): number | undefined {
+  return body.length < 4 ? undefined : body.readUInt32LE(body.length - 4);
+}
+
+/** The bytes of the field `Frame_Content_Size` by its flag, and what its value is counted from (RFC 8878). */
+const CONTENT_SIZES = [
+  { bytes: 1, from: 0 },
+  { bytes: 2, from: 256 },
+  { bytes: 4, from: 0 },
+  { bytes: 6, from: 0 }, // of 8 bytes, whose highest are never set
+] as const;
+const DICTIONARY_BYTES = [0, 1, 2, 4] as const;
+
+/** From the head of a frame: magic, flags, window unless the frame is a single segment, dictionary, size. */
+function zstdBytes(body: Buffer): number | undefined {
+  const flags = body[4] ?? 0;
+  const isSingleSegment = (flags & 0x20) !== 0;
+  const size = CONTENT_SIZES[flags >> 6];
+  const at = 5 + (isSingleSegment ? 0 : 1) + (DICTIONARY_BYTES[flags & 0x03] ?? 0);
+  if (size === undefined || (flags >> 6 === 0 && !isSingleSegment) || at + size.bytes > body.length) return undefined;
+  return size.from + body.readUIntLE(at, size.bytes);
+}
 
 /** Each chunk of output costs a round trip to another thread, and its memory. */
 function chunkBytes(body: Buffer): number {
@@ -206,8 +240,9 @@ interface FrameHead {
   readonly blocksFrom: number;
 }
 
+/** Throws RangeError if the head is cut off, which counts as damaged, too. */
 function readFrameHead(body: Buffer): FrameHead {
-  if (body.length < 7 || body.readUInt32LE(0) !== LZ4_MAGIC) throw damaged();
+  if (body.readUInt32LE(0) !== LZ4_MAGIC) throw damaged();
   const flags = body.readUInt8(4);
   const blockBytes = BLOCK_BYTES[(body.readUInt8(5) >> 4) & 0x07];
   if ((flags & FLAGS.version) !== VERSION || (flags & FLAGS.dictionary) !== 0 || blockBytes === undefined) {

@@ -1,3 +1,4 @@
+import { returnMemory } from '../../core/slice.ts';
 import { decompress } from './codecs.ts';
 import { damaged, UnreadableBatch } from './cursor.ts';
 import { newHeaders, RecordReader } from './fetched-record.ts';
@@ -28,6 +29,8 @@ const PLACEHOLDER_ITEMS = 20;
  * much.
  */
 const MAX_READ_BYTES = 4 * 1_048_576;
+/** Smaller decompressed bodies may share their memory, and are not worth it. */
+const LEAST_RETURNED_BYTES = 65_536;
 
 export interface DecodedBatches {
   /** In rising order of their offsets, which are at least `from` and below `next`. */
@@ -43,6 +46,8 @@ export interface Decoding {
   readonly nextTurn: () => Promise<void>;
   /** Whether one record stands for each dense batch, which takes no time however many records it has. */
   readonly skipsDense?: boolean | undefined;
+  /** Of a record of more bytes than this, only how many it has is read. By default all of any record is. */
+  readonly longestRecord?: number | undefined;
 }
 
 /** Decodes what was fetched in one read, whatever the number of records. */
@@ -59,6 +64,7 @@ export async function decodeBatches(
 interface OpenBatch {
   readonly head: BatchHead;
   readonly body: RecordReader;
+  readonly bytes: Buffer;
   /** How many records were read, and the lowest offset that the next one may have. */
   count: number;
   least: number;
@@ -84,6 +90,7 @@ export class BatchDecoder {
   readonly #aborted: AbortedTransactions;
   readonly #nextTurn: () => Promise<void>;
   readonly #skipsDense: boolean;
+  readonly #longestRecord: number | undefined;
   /** The offset to read next, but within an open batch that of the first record of this read. */
   #next: number;
   /** The start of the next batch in the bytes. */
@@ -96,8 +103,9 @@ export class BatchDecoder {
   /** Items since the event loop had its turn. */
   #items = 0;
 
-  constructor({ fetched, from, isolation, nextTurn, skipsDense = false }: Decoding) {
+  constructor({ fetched, from, isolation, nextTurn, skipsDense = false, longestRecord }: Decoding) {
     this.#skipsDense = skipsDense;
+    this.#longestRecord = longestRecord;
     this.#next = from;
     this.#bytes = fetched.records;
     this.#aborted = new AbortedTransactions(isolation === 'read_committed' ? fetched.aborted : []);
@@ -143,8 +151,9 @@ export class BatchDecoder {
     if (this.#isLeftOut(batch, head)) return this.#passed(head);
     if (this.#skipsDense && head.isDense) return this.#skip(batch, head);
     try {
-      const body = new RecordReader(head, await this.#body(batch, head));
-      this.#open = { head, body, count: 0, least: head.baseOffset };
+      const bytes = await this.#body(batch, head);
+      const body = new RecordReader(head, bytes, this.#longestRecord);
+      this.#open = { head, body, bytes, count: 0, least: head.baseOffset };
     } catch (error) {
       await this.#unreadable(head, error);
     }
@@ -203,6 +212,8 @@ export class BatchDecoder {
         if (this.#items >= ITEMS_PER_TURN) await this.#count(0);
       }
       if (!body.isAtEnd) throw damaged();
+      const isCopy = (head.attributes & CODEC_MASK) !== 0;
+      if (isCopy && !body.isInUse && open.bytes.length >= LEAST_RETURNED_BYTES) returnMemory(open.bytes);
       await this.#passed(head);
     } catch (error) {
       this.#records.length = before;

@@ -57,11 +57,19 @@ export class RecordReader {
   readonly #cursor: Cursor;
   /** The headers of the last record, without those that were left out. */
   headers = 0;
+  readonly #longest: number;
+  #isInUse = false;
 
-  /** `body`: the records of the batch, decompressed. */
-  constructor(head: BatchHead, body: Buffer) {
+  /** `body`: the records of the batch, decompressed. Of a record of more than `longest` bytes only these are known. */
+  constructor(head: BatchHead, body: Buffer, longest = Number.POSITIVE_INFINITY) {
     this.#head = head;
     this.#cursor = new Cursor(body);
+    this.#longest = longest;
+  }
+
+  /** Whether a record is a view of the body. */
+  get isInUse(): boolean {
+    return this.#isInUse;
   }
 
   /** Whether the last record of the body has been read. */
@@ -86,7 +94,11 @@ export class RecordReader {
     const headersAt = cursor.at;
     const names = this.#readNames(count);
     if (names.leftOut > 0 ? cursor.at > end : cursor.at !== end) throw damaged();
-    const record = new RecordInBatch(
+    const isLeftOut = length > this.#longest;
+    this.#isInUse ||= !isLeftOut;
+    cursor.at = end;
+    if (isLeftOut) return leftOut(length, this.#head.isDense, offset, timestampMs);
+    return new RecordInBatch(
       cursor.bytes,
       { keyAt, valueAt, headersAt },
       names,
@@ -95,8 +107,6 @@ export class RecordReader {
       timestampMs,
       length,
     );
-    cursor.at = end;
-    return record;
   }
 
   #readNames(count: number): KnownNames {
@@ -125,6 +135,12 @@ export class RecordReader {
     lastNames = { texts, sized, leftOut: count - kept };
     return lastNames;
   }
+}
+
+/** A record of which only its length is known. */
+function leftOut(bytes: number, isDense: boolean, offset: number, timestampMs: number): FetchedRecord {
+  const fields = { bytes, isLike: () => false, headerAt: () => undefined };
+  return { offset, timestampMs, isDense, key: null, value: null, headers: newHeaders(), fields };
 }
 
 /** A record within its batch. */

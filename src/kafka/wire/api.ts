@@ -76,7 +76,8 @@ export type SingleApi<Request, Response, By = Decoded> = KafkaApi<Request, Respo
 /** An API whose requests are sent together: the responses are in the order of the requests. */
 export interface CombinedApi<Request, Response> extends KafkaApi<Request, Response> {
   readonly version: number;
-  encodeAll(requests: readonly Request[]): Encoder;
+  /** In parts, which are sent one after another. */
+  encodeAll(requests: readonly Request[]): readonly Buffer[];
   decodeAll(decoder: Decoder, requests: readonly Request[]): readonly Response[];
 }
 
@@ -99,6 +100,19 @@ export function byTopic<P extends { readonly topic: string }, T>(
     else written.push(write(partition));
   }
   return [...topics].map(([topic, written]) => ({ topic, partitions: written }));
+}
+
+/** Writes `[topic string, [partition]]`, each partition by `write`. */
+export function writeTopics<P>(
+  encoder: Encoder,
+  topics: readonly { readonly topic: string; readonly partitions: readonly P[] }[],
+  write: (partition: P) => void,
+): void {
+  encoder.writeInt32(topics.length);
+  for (const { topic, partitions } of topics) {
+    encoder.writeString(topic).writeInt32(partitions.length);
+    for (const partition of partitions) write(partition);
+  }
 }
 
 /** What kafkajs decodes of responses that are grouped by topic. */

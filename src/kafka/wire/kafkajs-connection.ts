@@ -1,10 +1,13 @@
 import type { Socket } from 'node:net';
 import scram256 from 'kafkajs/src/broker/saslAuthenticator/scram256.js';
 import scram512 from 'kafkajs/src/broker/saslAuthenticator/scram512.js';
+import { returnMemory } from '../../core/slice.ts';
 import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 import { KafkaError } from './kafka-error.ts';
 import {
+  type ApiVersion,
   createSocketFactory,
+  Encoder,
   type Entry,
   InnerConnection,
   type InnerLogger,
@@ -20,9 +23,9 @@ const SOONEST_RENEWAL_MS = 1_100;
 const CORRELATION_BYTES = 4;
 
 /**
- * kafkajs' connection, used once: connected, then ended, never reconnected. kafkajs handles SASL, request headers and
- * opening the socket. The table of pending requests and the framing of responses are ours, and so is the raw socket, so
- * that destroying it ends everything.
+ * kafkajs' connection, used once: connected, then ended, never reconnected. kafkajs opens the socket and handles SASL.
+ * The bytes of requests, the table of those that are pending and the framing of responses are ours, and so is the raw
+ * socket, so that destroying it ends everything.
  */
 export class WireConnection extends InnerConnection {
   /** Resolves when the socket is gone; all requests have been rejected by then. */
@@ -128,6 +131,31 @@ export class WireConnection extends InnerConnection {
     this.#hasLoggedIn = true;
   }
 
+  /**
+   * Sends a request whose fields are these parts, and resolves to the fields of its response. The parts must not change
+   * until then: large ones are not copied. kafkajs' own `send`, by which it logs in, copies a request three times, each
+   * time into memory that it clears first. Rejects with CONNECTION_LOST when the connection is not open, or ends before
+   * the response.
+   */
+  async request({ apiKey, apiVersion }: ApiVersion, parts: readonly Buffer[]): Promise<Buffer> {
+    const { socket, clientId } = this;
+    if (socket === undefined || !this.isConnected()) throw new KafkaError('CONNECTION_LOST', 'it is not connected');
+    const correlationId = this.nextCorrelationId();
+    const head = new Encoder().writeInt32(0).writeInt16(apiKey).writeInt16(apiVersion);
+    const { buffer } = head.writeInt32(correlationId).writeString(clientId);
+    buffer.writeInt32BE(parts.reduce((sum, { length }) => sum + length, buffer.length) - LENGTH_BYTES);
+    const chunks = chunksOf([buffer, ...parts]);
+    const sendRequest = () => {
+      socket.cork(); // so that they leave together
+      for (const chunk of chunks) socket.write(chunk);
+      socket.uncork();
+    };
+    return await new Promise<Buffer>((resolve, reject) => {
+      const entry: Entry = { correlationId, resolve: ({ payload }) => resolve(payload), reject };
+      this.#inFlight.push({ entry, sendRequest });
+    });
+  }
+
   protected override processData(chunk: Buffer): void {
     try {
       for (const frame of this.#frames.push(chunk)) {
@@ -152,6 +180,19 @@ export class WireConnection extends InnerConnection {
       this.#onEnded();
     });
   }
+}
+
+/** For as many bytes, another chunk costs a socket less than a copy costs here. */
+const LARGE_BYTES = 16_384;
+
+/** The parts of a request for a socket: large ones as they are, and what lies between them in one piece. */
+function chunksOf(parts: readonly Buffer[]): readonly Buffer[] {
+  const chunks: Buffer[][] = [[]];
+  for (const part of parts) {
+    if (part.length < LARGE_BYTES) chunks.at(-1)?.push(part);
+    else chunks.push([part], []);
+  }
+  return chunks.flatMap((its) => (its.length > 1 ? Buffer.concat(its) : its));
 }
 
 /**
@@ -207,50 +248,68 @@ export class InFlight implements RequestQueue {
 export const MAX_RESPONSE_BYTES = 100 * 1024 * 1024;
 
 const LENGTH_BYTES = 4;
+const EMPTY = Buffer.alloc(0);
 /** A response begins with the correlation number of its request. */
 const LEAST_BYTES = 4;
 /** The first bytes of a TLS alert. */
 const TLS_ALERT = Buffer.of(0x15, 0x03);
 
-/** Splits what a broker sends into responses: a length of 4 bytes, then as many bytes. */
+/**
+ * Splits what a broker sends into responses: a length of 4 bytes, then as many bytes.
+ *
+ * A large response arrives in many chunks. Each is copied to its place, and its memory returned if it is its own.
+ */
 export class Frames {
-  readonly #chunks: Buffer[] = [];
-  #bytes = 0;
-  /** The bytes needed before the next response can be complete. */
-  #needed = LENGTH_BYTES;
+  /** The beginning of a length. */
+  #head: Buffer = EMPTY;
+  /** The response that is incomplete, and how many bytes of it have arrived. */
+  #open: { readonly frame: Buffer; filled: number } | undefined;
 
   /**
-   * The responses that this chunk completes, without their lengths; views where they arrived in one piece. Throws
-   * MALFORMED_RESPONSE for an impossible length: nothing after it can be read.
+   * The responses that this chunk completes, without their lengths; views where they arrived in one piece. The chunk
+   * must not be used afterwards. Throws MALFORMED_RESPONSE for an impossible length: nothing after it can be read.
    */
   push(chunk: Buffer): Buffer[] {
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
-    if (this.#bytes < this.#needed) return [];
-    const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
     const frames: Buffer[] = [];
-    let at = 0;
-    this.#needed = LENGTH_BYTES;
-    while (bytes.length - at >= LENGTH_BYTES) {
-      const end = at + LENGTH_BYTES + lengthAt(bytes, at);
-      if (end > bytes.length) {
-        this.#needed = end - at;
-        break;
+    let rest = chunk;
+    if (this.#open !== undefined) {
+      const { frame } = this.#open;
+      const copied = chunk.copy(frame, this.#open.filled);
+      this.#open.filled += copied;
+      if (this.#open.filled === frame.length) {
+        this.#open = undefined;
+        frames.push(frame);
       }
-      frames.push(bytes.subarray(at + LENGTH_BYTES, end));
-      at = end;
+      rest = chunk.subarray(copied);
+      if (rest.length === 0) {
+        if (chunk.length >= LARGE_BYTES && chunk.length === chunk.buffer.byteLength) returnMemory(chunk);
+        return frames;
+      }
+    } else if (this.#head.length > 0) {
+      rest = Buffer.concat([this.#head, chunk]);
+      this.#head = EMPTY;
     }
-    this.#chunks.length = 0;
-    if (at < bytes.length) this.#chunks.push(bytes.subarray(at));
-    this.#bytes = bytes.length - at;
+    while (rest.length >= LENGTH_BYTES) {
+      const length = lengthAt(rest);
+      const end = LENGTH_BYTES + length;
+      if (end > rest.length) {
+        // Of the memory of a response that never comes, the system provides none.
+        const frame = Buffer.allocUnsafeSlow(length);
+        this.#open = { frame, filled: rest.copy(frame, 0, LENGTH_BYTES) };
+        return frames;
+      }
+      frames.push(rest.subarray(LENGTH_BYTES, end));
+      rest = rest.subarray(end);
+    }
+    this.#head = rest;
     return frames;
   }
 }
 
-function lengthAt(bytes: Buffer, at: number): number {
-  const length = bytes.readInt32BE(at);
+function lengthAt(bytes: Buffer): number {
+  const length = bytes.readInt32BE();
   if (length >= LEAST_BYTES && length <= MAX_RESPONSE_BYTES) return length;
-  const isTls = bytes.subarray(at, at + TLS_ALERT.length).equals(TLS_ALERT);
+  const isTls = bytes.subarray(0, TLS_ALERT.length).equals(TLS_ALERT);
   throw new KafkaError('MALFORMED_RESPONSE', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
 }
 

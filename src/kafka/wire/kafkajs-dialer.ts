@@ -79,8 +79,8 @@ async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions>
 async function versionsOf(connection: WireConnection, version: number): Promise<ApiVersions> {
   const greeting = definitionOf('ApiVersions').protocol({ version })({});
   const { request, response } = greeting as Protocol<DecodedVersions>;
-  const asDecoded = { decode: response.decode, parse: async (decoded: DecodedVersions) => decoded };
-  const { errorCode, apiVersions } = await connection.send({ request, response: asDecoded, logResponseError: false });
+  const { buffer } = await request.encode();
+  const { errorCode, apiVersions } = await response.decode(await connection.request(request, [buffer]));
   requireSuccess(errorCode);
   return Object.fromEntries(
     apiVersions.map(({ apiKey, minVersion, maxVersion }) => [apiKey, { minVersion, maxVersion }]),

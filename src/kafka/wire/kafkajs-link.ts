@@ -4,6 +4,7 @@ import { meaningOf } from './error-codes.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import {
+  type ApiVersion,
   type ApiVersions,
   Decoder,
   definitionOf,
@@ -34,7 +35,7 @@ export class KafkajsLink implements BrokerLink {
     this.#produceQueue = new ProduceQueue((together) => {
       const responses = (decoder: Decoder) => decodeAll(decoder, together);
       return this.#send(
-        protocolOf(api, () => encodeAll(together), responses),
+        callOf(api, () => encodeAll(together), responses),
         asIs,
       );
     });
@@ -60,7 +61,7 @@ export class KafkajsLink implements BrokerLink {
       // A broker closes the connection on a request that it does not know.
       if ((this.#versions[api.key]?.maxVersion ?? -1) < version)
         return Promise.reject(new KafkaError('UNSUPPORTED_VERSION', `${this.#broker} has no ${name} ${version}`));
-      const protocol = protocolOf(
+      const protocol = callOf(
         api,
         () => api.encode(request),
         (decoder) => api.decode(decoder),
@@ -78,12 +79,13 @@ export class KafkajsLink implements BrokerLink {
   }
 
   /** `read` converts what was decoded, and throws if the whole response is an error. */
-  async #send<T, R>({ request, response }: Protocol<T>, read: (decoded: T) => R): Promise<R> {
-    // kafkajs' own parse would throw for the first partition with an error; here errors stay in the responses
-    const asDecoded = { decode: response.decode, parse: async (decoded: T) => decoded };
+  async #send<T, R>({ request, response }: Call<T>, read: (decoded: T) => R): Promise<R> {
     try {
       if (!this.#connection.isAuthenticated()) await this.#connection.authenticate();
-      const decoded = await this.#connection.send({ request, response: asDecoded, logResponseError: false });
+      const encoded = await request.encode();
+      const parts = 'buffer' in encoded ? [encoded.buffer] : encoded;
+      // Errors stay in what is decoded. kafkajs' own `parse` would throw for the first partition with one.
+      const decoded = await response.decode(await this.#connection.request(request, parts));
       this.#hasResponded = true;
       return read(decoded);
     } catch (error) {
@@ -101,14 +103,19 @@ export class KafkajsLink implements BrokerLink {
   }
 }
 
+/** A request, in one buffer of kafkajs or in parts, and the decoder of its response. */
+interface Call<T> extends Pick<Protocol<T>, 'response'> {
+  readonly request: ApiVersion & { encode(): Promise<Encoder | readonly Buffer[]> };
+}
+
 /** A request and a response that are encoded and decoded here. */
-function protocolOf<T>(
-  { name, key, version }: { readonly name: string; readonly key: number; readonly version: number },
-  encode: () => Encoder,
+function callOf<T>(
+  { key, version }: { readonly key: number; readonly version: number },
+  encode: () => Encoder | readonly Buffer[],
   decode: (decoder: Decoder) => T,
-): Protocol<T> {
+): Call<T> {
   return {
-    request: { apiKey: key, apiVersion: version, apiName: name, encode: async () => encode() },
+    request: { apiKey: key, apiVersion: version, encode: async () => encode() },
     response: { decode: async (payload) => decode(new Decoder(payload)) },
   };
 }

@@ -16,14 +16,15 @@ import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
  */
 export const typed = <T>(module: unknown): T => module as T;
 
+/** A request's API, by Kafka's number, and the version of it. */
+export interface ApiVersion {
+  readonly apiKey: number;
+  readonly apiVersion: number;
+}
+
 /** A request of kafkajs, and the decoder of its response. */
 export interface Protocol<Decoded> {
-  readonly request: {
-    readonly apiKey: number;
-    readonly apiVersion: number;
-    readonly apiName: string;
-    encode(): Promise<Encoder>;
-  };
+  readonly request: ApiVersion & { readonly apiName: string; encode(): Promise<Encoder> };
   readonly response: { decode(payload: Buffer): Promise<Decoded> };
 }
 
@@ -37,6 +38,8 @@ export interface Encoder {
   writeBytes(value: Buffer | null): this;
   writeUVarInt(value: number): this;
   writeUVarIntString(value: string | null): this;
+  /** How many bytes were written. */
+  size(): number;
   /** What was written. */
   readonly buffer: Buffer;
 }
@@ -132,6 +135,7 @@ export function definitionOf(name: string): ApiDefinition {
 declare class KafkajsConnection {
   requestQueue: RequestQueue;
   sasl: ConnectionConfig['sasl'] | null;
+  readonly clientId: string | null;
   socket: Socket | undefined;
   /** Milliseconds, as an object that prints as an integer; 0 for a session that does not expire. */
   readonly sessionLifetime: { toString(): string };
@@ -141,14 +145,11 @@ declare class KafkajsConnection {
   connect(): Promise<unknown>;
   setVersions(versions: ApiVersions): void;
   setSupportAuthenticationProtocol(isSupported: boolean): void;
+  /** The number of the next request. */
+  nextCorrelationId(): number;
+  isConnected(): boolean;
   isAuthenticated(): boolean;
   authenticate(): Promise<void>;
-  /** Writes a request; logs in again first if the session is about to end. */
-  send<T>(call: {
-    readonly request: Protocol<T>['request'];
-    readonly response: { decode(payload: Buffer): Promise<T>; parse(decoded: T): Promise<T> };
-    readonly logResponseError: boolean;
-  }): Promise<T>;
   protected processData(chunk: Buffer): void;
 }
 

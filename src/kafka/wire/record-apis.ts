@@ -11,6 +11,7 @@ import {
   requireSuccess,
   safeInteger,
   type TopicPartition,
+  writeTopics,
 } from './api.ts';
 import { KafkaError } from './kafka-error.ts';
 import { type Decoder, Encoder } from './kafkajs-modules.ts';
@@ -20,7 +21,7 @@ import { type Decoder, Encoder } from './kafkajs-modules.ts';
  */
 
 export interface ProduceRequest extends TopicPartition {
-  /** One record batch of format 2; the broker sets its base offset. */
+  /** One record batch of format 2; the broker sets its base offset. It must not change until the response. */
   readonly batch: Buffer;
   /** Always -1, all in-sync replicas: stated here so that a weaker value is a visible change. */
   readonly acks: -1;
@@ -152,9 +153,6 @@ function levelOf(isolation: Isolation): number {
   return isolation === 'read_committed' ? 1 : 0;
 }
 
-/** Upper bounds of what a request, and a partition in it, take besides names and batches. */
-const HEAD_BYTES = 64;
-const PARTITION_BYTES = 32;
 /** The request allows no other value. */
 const ACKS_OF_ALL = -1;
 
@@ -165,19 +163,19 @@ const ACKS_OF_ALL = -1;
  * ```
  *
  * The requests are for different partitions. The shortest of their time-outs is sent, so that no response comes too
- * late.
+ * late. The batches are parts of their own, so that large ones are sent without a copy.
  */
-function encodeProduce(requests: readonly ProduceRequest[]): Encoder {
+function encodeProduce(requests: readonly ProduceRequest[]): readonly Buffer[] {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));
-  const topics = byTopic(requests, (request) => request);
-  const bytes = requests.reduce((sum, { topic, batch }) => sum + PARTITION_BYTES + topic.length + batch.length, 0);
-  const encoder = new Encoder(HEAD_BYTES + bytes);
-  encoder.writeString(null).writeInt16(ACKS_OF_ALL).writeInt32(timeoutMs).writeInt32(topics.length);
-  for (const { topic, partitions } of topics) {
-    encoder.writeString(topic).writeInt32(partitions.length);
-    for (const { partition, batch } of partitions) encoder.writeInt32(partition).writeBytes(batch);
-  }
-  return encoder;
+  const fields = new Encoder().writeString(null).writeInt16(ACKS_OF_ALL).writeInt32(timeoutMs);
+  const batches: { readonly batch: Buffer; readonly at: number }[] = [];
+  const topics = byTopic(requests, (one) => one);
+  writeTopics(fields, topics, ({ partition, batch }) => {
+    fields.writeInt32(partition).writeInt32(batch.length);
+    batches.push({ batch, at: fields.size() });
+  });
+  const { buffer } = fields;
+  return batches.flatMap(({ batch, at }, i) => [buffer.subarray(batches[i - 1]?.at ?? 0, at), batch]);
 }
 
 /**
@@ -222,21 +220,14 @@ const NO_SESSION: SessionStep = { id: 0, epoch: NONE, forgotten: [] };
  */
 function encodeFetch(request: FetchRequest): Encoder {
   const { maxWaitMs, maxBytes, isolation, partitions: from, session = NO_SESSION, rack = '' } = request;
-  const topics = byTopic(from, (position) => position);
+  const [topics, forgotten] = [byTopic(from, (one) => one), byTopic(session.forgotten, ({ partition }) => partition)];
   const encoder = new Encoder();
   encoder.writeInt32(NONE).writeInt32(maxWaitMs).writeInt32(1).writeInt32(maxBytes).writeInt8(levelOf(isolation));
-  encoder.writeInt32(session.id).writeInt32(session.epoch).writeInt32(topics.length);
-  for (const { topic, partitions } of topics) {
-    encoder.writeString(topic).writeInt32(partitions.length);
-    for (const { partition, offset, maxBytes: most } of partitions)
-      encoder.writeInt32(partition).writeInt32(NONE).writeInt64(offset).writeInt64(NONE).writeInt32(most);
-  }
-  const forgotten = byTopic(session.forgotten, ({ partition }) => partition);
-  encoder.writeInt32(forgotten.length);
-  for (const { topic, partitions } of forgotten) {
-    encoder.writeString(topic).writeInt32(partitions.length);
-    for (const partition of partitions) encoder.writeInt32(partition);
-  }
+  encoder.writeInt32(session.id).writeInt32(session.epoch);
+  writeTopics(encoder, topics, ({ partition, offset, maxBytes: most }) => {
+    encoder.writeInt32(partition).writeInt32(NONE).writeInt64(offset).writeInt64(NONE).writeInt32(most);
+  });
+  writeTopics(encoder, forgotten, (partition) => encoder.writeInt32(partition));
   return encoder.writeString(rack);
 }
 

@@ -32,7 +32,10 @@ class FakeStream extends EventEmitter {
 
   write(request: unknown): void {
     this.steps.push(request);
-    queueMicrotask(() => this.#answer(this));
+    queueMicrotask(() => {
+      this.steps.push('answer');
+      this.#answer(this);
+    });
   }
 
   end(): void {
@@ -189,7 +192,7 @@ describe('a lease', () => {
     const stream = new FakeStream((one) => one.emit('data', { TTL: '29' }));
     streams = [stream];
     expect(await etcd.keepAlive(5n)).toEqual({ ttlSeconds: 29 });
-    expect(stream.steps).toEqual([{ ID: '5' }, 'end', 'cancel']);
+    expect(stream.steps).toEqual([{ ID: '5' }, 'answer', 'end', 'cancel']);
   });
 
   it('is renewed once more with a new token, which a call on the same lease brings, if the old one was refused', async () => {
@@ -197,7 +200,7 @@ describe('a lease', () => {
     streams = [refused, new FakeStream((one) => one.emit('data', { TTL: '29' }))];
     expect(await etcd.keepAlive(5n)).toEqual({ ttlSeconds: 29 });
     expect(asked).toEqual([['leaseTimeToLive', { ID: '5' }]]);
-    expect(refused.steps).toEqual([{ ID: '5' }, 'end', 'cancel']);
+    expect(refused.steps).toEqual([{ ID: '5' }, 'answer', 'end', 'cancel']);
   });
 
   it.each<[string, (stream: FakeStream) => void]>([

@@ -220,3 +220,13 @@ function isLink(link: string, target: string): boolean {
     return false; // it was closed meanwhile, as that of this listing is
   }
 }
+
+describe('a save', () => {
+  it('says whether there was anything to write', () => {
+    const index = world.directory.open(BINDING, RUN_OF_MANY);
+    index.apply(0, some(0, 10));
+    expect([index.save(0), index.save(0)]).toEqual([true, false]);
+    index.apply(0, some(10, 11));
+    expect([index.save(0), index.save(0)]).toEqual([true, false]);
+  });
+});

@@ -136,20 +136,19 @@ describe('an index on disk', () => {
     expect(world.directory.open().placesOf(0, keyOf('a'))).toEqual([0]);
   });
 
-  it('keeps the copies of the last two other ledgers', () => {
-    const of = (clusterId: string) => ({ ...BINDING, clusterId });
-    for (const cluster of ['c1', 'c2', 'c3', 'c4']) {
-      const index = world.directory.open(of(cluster));
-      index.apply(0, [at(0, entry('a'))]);
+  it.each([
+    ['', ['c1', 'c2', 'c3', 'c4'], { c3: 1, c1: 0 }],
+    [', however often they come back', ['c1', 'c2', 'c3'], { c1: 1, c2: 1, c3: 1 }],
+  ])('keeps the copies of the last two other ledgers%s', (_, clusters, expected) => {
+    const withIndex = <T>(clusterId: string, use: (index: SqliteIndex) => T): T => {
+      const index = world.directory.open({ ...BINDING, clusterId });
+      const result = use(index);
       world.directory.close(index);
-    }
-    const ends = ['c3', 'c1'].map((cluster) => {
-      const index = world.directory.open(of(cluster));
-      const end = index.end(0);
-      world.directory.close(index);
-      return end;
-    });
-    expect(ends).toEqual([1, 0]);
+      return result;
+    };
+    for (const cluster of clusters) withIndex(cluster, (index) => void index.apply(0, [at(0, entry('a'))]));
+    const ends = Object.keys(expected).map((cluster) => [cluster, withIndex(cluster, (index) => index.end(0))]);
+    expect(Object.fromEntries(ends)).toEqual(expected);
   });
 
   it.each([

@@ -90,6 +90,14 @@ describe('a write', () => {
     expect(stage.produces.map(({ request, purpose }) => [request.acks, purpose])).toEqual([[-1, 'append']]);
   });
 
+  it('has up to 2,000 entries; one of more is refused before anything is sent', async () => {
+    const drops = (count: number) => Array.from({ length: count }, (_, i) => ({ drop: witness(BigInt(i)) }));
+    expect(() => topic.write(drops(2_001))).toThrow(RangeError);
+    expect(stage.produces).toEqual([]);
+    await done(topic.write(drops(2_000)));
+    expect(log().end).toBe(2_000);
+  });
+
   it('waits until it was read, and times out when it is not', async () => {
     await done(topic.read());
     stage.kafka.network.script = (call, way) => (call === 'fetch' && way === 'back' ? 'lost' : undefined);

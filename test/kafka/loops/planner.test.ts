@@ -306,6 +306,15 @@ describe('standbys', () => {
     expect([plan.get('c')?.standbys, plan.get('d')?.standbys]).toEqual([[0], [1]]);
   });
 
+  it('are members with complete copies, though they have their share, before one that had the copy and lags', () => {
+    const plan = planGroup(settings(3), [
+      member('a', ends({ 0: LOG_END, 1: 300 }), { partitions: [0], standbys: [1] }),
+      member('b', ends({ 1: LOG_END, 2: LOG_END }), { partitions: [1], standbys: [2] }),
+      member('c', all(3), { partitions: [2], standbys: [0] }),
+    ]);
+    expect(['a', 'b', 'c'].map((name) => plan.get(name)?.standbys)).toEqual([[], [2], [0, 1]]);
+  });
+
   it('are spread evenly where all copies are equal', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 6 }), fc.integer({ min: 1, max: 40 }), (count, partitions) => {

@@ -187,6 +187,35 @@ describe('decoding fetched records', () => {
     expect([first?.since, c?.since]).toEqual([undefined, undefined]);
   });
 
+  it('knows only the length of a record that is too long, and keeps nothing of a batch of only such ones', async () => {
+    const long = {
+      key: Buffer.from('key'),
+      value: Buffer.alloc(100_000),
+      headers: [[Buffer.from('a'), null]],
+    } as const;
+    const read = async (handmade: readonly HandmadeRecord[]) => {
+      const fetched = { records: batchOf(handmade, { attributes: CODEC.gzip }, gzipSync), aborted: [] };
+      const fields = { fetched, from: 0, isolation: 'read_committed', nextTurn, longestRecord: 1_000 } as const;
+      const returned = vi.spyOn(ArrayBuffer.prototype, 'transfer');
+      try {
+        return { ...(await new BatchDecoder(fields).read(10)), returned: returned.mock.calls };
+      } finally {
+        returned.mockRestore();
+      }
+    };
+    const mixed = await read([plain('short'), long]);
+    expect(valuesOf(mixed.records)).toEqual(['short', null]);
+    expect(mixed.returned).toEqual([]); // the short one is a view
+    const only = await read([long, long]);
+    const known = { key: null, value: null, headers: {}, fields: { bytes: expect.any(Number) } };
+    expect(only.records).toMatchObject([
+      { offset: 0, ...known },
+      { offset: 1, ...known },
+    ]);
+    expect(only.records.map(({ fields }) => Number(fields?.bytes) > 100_000)).toEqual([true, true]);
+    expect(only.returned).toEqual([[0]]);
+  });
+
   it('returns views of the fetched bytes, not copies', async () => {
     const headers = [[Buffer.from('name'), Buffer.from('header')]] as const;
     const fetched = batchOf([{ key: Buffer.from('key'), value: Buffer.from('value'), headers }]);

@@ -85,6 +85,16 @@ describe('a call', () => {
   });
 });
 
+test('a call to a node that has joined the cluster since the last metadata is sent to its address', async () => {
+  const brokers = new ScriptedBrokers(2);
+  brokers.set(2, 'gone');
+  const cluster = brokers.cluster();
+  await brokers.runtime.until(cluster.metadata([]));
+  brokers.set(2, 'healthy');
+  expect(await brokers.runtime.until(errorCode(cluster.call(2, 'append', 1_000, beat)))).toBe('answered');
+  expect(brokers.callsOf('heartbeat').map(({ node }) => node)).toEqual([2]);
+});
+
 describe('a broker that throttles this client', () => {
   test('gets no call on that purpose until the throttle ends, by the monotonic clock', async () => {
     const { brokers, cluster } = await stage();

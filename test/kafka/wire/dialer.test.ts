@@ -196,6 +196,15 @@ describe('a cancelled dial', () => {
   });
 });
 
+test('a dial that has succeeded can no longer be cancelled: its connection is closed as a connection', async () => {
+  await using broker = await TcpBroker.start(() => Buffer.concat([int32(0), int16(0)]));
+  const controller = new AbortController();
+  const link = await dial(broker.address, {}, controller.signal);
+  controller.abort();
+  expect(await link.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' })).toEqual({ throttleMs: 0 });
+  link.close();
+});
+
 async function asked(broker: TcpBroker): Promise<void> {
   await expect.poll(() => broker.calls.length).toBeGreaterThan(0);
 }

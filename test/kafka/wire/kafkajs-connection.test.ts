@@ -33,6 +33,30 @@ test('an answer in many pieces is concatenated once', () => {
   expect(found.map((frame) => frame.equals(body))).toEqual([true]);
 });
 
+test('a large answer is whole, though the memory of its chunks is returned while it arrives', () => {
+  const bodies = [Buffer.alloc(100_000, 1), Buffer.alloc(65_536 - 2 * 4, 2), Buffer.alloc(9, 3)];
+  const bytes = Buffer.concat(bodies.flatMap((body) => [int32(body.length), body]));
+  for (const size of [16_384, 50_000, 65_536, 100_004, 120_000]) {
+    const frames = new Frames();
+    const found: Buffer[] = [];
+    for (let at = 0; at < bytes.length; at += size) {
+      // As a socket does: each has its memory for itself.
+      const chunk = Buffer.allocUnsafeSlow(Math.min(size, bytes.length - at));
+      bytes.copy(chunk, 0, at);
+      found.push(...frames.push(chunk));
+    }
+    expect(found.map((frame, i) => frame.equals(bodies[i] as Buffer))).toEqual([true, true, true]);
+  }
+});
+
+test('a chunk that was copied takes no memory any more', () => {
+  const frames = new Frames();
+  const chunks = [int32(100_000), Buffer.allocUnsafeSlow(65_536), Buffer.allocUnsafeSlow(34_464)];
+  const found = chunks.flatMap((chunk) => frames.push(chunk));
+  expect(found.map(({ length }) => length)).toEqual([100_000]);
+  expect(chunks.slice(1).map(({ length }) => length)).toEqual([0, 0]);
+});
+
 test.for([
   ['a negative length', int32(-1), /not a Kafka broker/],
   ['a length too short for a correlation number', int32(3), /not a Kafka broker/],

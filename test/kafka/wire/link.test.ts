@@ -5,9 +5,23 @@ import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { only } from '../../support/wire-contract/stage.ts';
-import { FETCH, HEARTBEAT, int16, int32, int64, METADATA, PRODUCE, type Reply, TcpBroker, text } from './tcp-broker.ts';
+import {
+  CONSUMER_GROUP_DESCRIBE,
+  FETCH,
+  HEARTBEAT,
+  int16,
+  int32,
+  int64,
+  METADATA,
+  PRODUCE,
+  type Reply,
+  TcpBroker,
+  text,
+} from './tcp-broker.ts';
 
 const NONE = int32(0);
+/** So large that it is sent without a copy. */
+const LARGE = 'large'.repeat(4_000);
 const stack: AsyncDisposable[] = [];
 afterEach(async () => {
   for (const one of stack.splice(0)) await one[Symbol.asyncDispose]();
@@ -65,6 +79,30 @@ describe('calls', () => {
     const body = Buffer.concat([int16(-1), int16(-1), int32(10), ofOne(int32(batch.length)), batch]);
     const sent = broker.calls.find(({ apiKey }) => apiKey === PRODUCE);
     expect([sent?.apiVersion, sent?.body.equals(body)]).toEqual([7, true]);
+  });
+
+  test('produce calls of one turn are one request of this client, with each batch behind its partition', async () => {
+    const places = [
+      ['t', 2, 'one'],
+      ['u', 0, 'two'],
+      ['t', 5, LARGE],
+    ] as const;
+    const result = (number: number) =>
+      Buffer.concat([int32(number), int16(0), int64(number + 100), int64(55), int64(1)]);
+    const topics = [text('t'), int32(2), result(5), result(2), text('u'), int32(1), result(0)];
+    const { broker, link } = await linked({ [PRODUCE]: Buffer.concat([int32(2), ...topics, int32(0)]) });
+    const answers = places.map(([topic, partition, batch]) =>
+      link.call('produce', { topic, partition, batch: Buffer.from(batch), acks: -1, timeoutMs: 10 }),
+    );
+    expect((await Promise.all(answers)).map(({ baseOffset }) => baseOffset)).toEqual([102, 100, 105]);
+    const written = (number: number, batch: string) => [int32(number), int32(batch.length), Buffer.from(batch)];
+    const fields = [
+      ...[int16(-1), int16(-1), int32(10), int32(2)],
+      ...[text('t'), int32(2), ...written(2, 'one'), ...written(5, LARGE)],
+      ...[text('u'), int32(1), ...written(0, 'two')],
+    ];
+    const sent = broker.calls.filter(({ apiKey }) => apiKey === PRODUCE);
+    expect(sent.map(({ client, body }) => [client, body])).toEqual([['me', Buffer.concat(fields)]]);
   });
 
   test('fetch leaves the records as they are, and returns the bounds and the aborted transactions', async () => {
@@ -204,6 +242,48 @@ describe('calls', () => {
     expect(sent.map(({ body }) => body.includes(text('worker-7')))).toEqual([true, true, true, true]);
     link.close();
     await Promise.all(asked);
+  });
+
+  test('a group of the new protocol is read with its members, whatever topics and partitions they have', async () => {
+    const NULL = Buffer.of(0);
+    const TAGS = Buffer.of(0);
+    const compact = (value: string) => Buffer.concat([Buffer.of(value.length + 1), Buffer.from(value)]);
+    const list = (...items: readonly Buffer[]) => Buffer.concat([Buffer.of(items.length + 1), ...items]);
+    const partitions = (topic: string, ...all: readonly number[]) =>
+      Buffer.concat([Buffer.alloc(16, 'id'), compact(topic), list(...all.map(int32)), TAGS]);
+    const assignment = Buffer.concat([list(partitions('t', 0, 3), partitions('u', 1)), TAGS]);
+    const member = (id: string, kind: number) =>
+      Buffer.concat([
+        ...[compact(id), NULL, compact('a rack'), int32(4), compact('a client'), compact('/10.0.0.1')],
+        ...[list(compact('t'), compact('u')), NULL, assignment, assignment, Buffer.of(kind), TAGS],
+      ]);
+    const group = (code: number, id: string, ...members: readonly Buffer[]) =>
+      Buffer.concat([
+        ...[int16(code), NULL, compact(id), compact('Stable'), int32(4), int32(4), compact('uniform')],
+        ...[list(...members), int32(-1), TAGS],
+      ]);
+    const groups = list(group(0, 'g', member('classic', 0), member('modern', 1)), group(69, 'none'));
+    const { broker, link } = await linked({
+      [CONSUMER_GROUP_DESCRIBE]: Buffer.concat([TAGS, int32(7), groups, TAGS]),
+    });
+    const seen = { clientId: 'a client', clientHost: '/10.0.0.1', assignment: Buffer.alloc(0) };
+    expect(await link.call('consumerGroupDescribe', { groupIds: ['g', 'none'] })).toEqual({
+      throttleMs: 7,
+      groups: [
+        {
+          groupId: 'g',
+          state: 'Stable',
+          errorCode: undefined,
+          members: [
+            { memberId: 'classic', ...seen, isClassic: true },
+            { memberId: 'modern', ...seen, isClassic: false },
+          ],
+        },
+        { groupId: 'none', state: 'Stable', errorCode: 'GROUP_ID_NOT_FOUND', members: [] },
+      ],
+    });
+    const asked = Buffer.concat([TAGS, list(compact('g'), compact('none')), Buffer.of(0), TAGS]);
+    expect(broker.calls.at(-1)).toEqual({ apiKey: CONSUMER_GROUP_DESCRIBE, apiVersion: 1, client: 'me', body: asked });
   });
 
   test('an error of a partition is returned in the answer', async () => {

@@ -10,11 +10,13 @@ export const HEARTBEAT = 12;
 export const SASL_HANDSHAKE = 17;
 export const API_VERSIONS = 18;
 export const SASL_AUTHENTICATE = 36;
+export const CONSUMER_GROUP_DESCRIBE = 69;
 
-/** A call as received: its body is everything after the client ID. */
+/** A call as received: its body is everything after the client's name. */
 export interface Called {
   readonly apiKey: number;
   readonly apiVersion: number;
+  readonly client: string;
   readonly body: Buffer;
 }
 
@@ -71,7 +73,8 @@ export class TcpBroker implements AsyncDisposable {
 
   #answer(socket: Socket, frame: Buffer): void {
     const [apiKey, apiVersion, correlation] = [frame.readInt16BE(0), frame.readInt16BE(2), frame.subarray(4, 8)];
-    const call = { apiKey, apiVersion, body: frame.subarray(10 + Math.max(0, frame.readInt16BE(8))) };
+    const bodyAt = 10 + Math.max(0, frame.readInt16BE(8));
+    const call = { apiKey, apiVersion, client: frame.toString('utf8', 10, bodyAt), body: frame.subarray(bodyAt) };
     this.calls.push(call);
     const reply = apiKey === API_VERSIONS ? this.#versions() : this.#reply(call);
     if (reply === 'hang up') socket.end();
@@ -79,7 +82,7 @@ export class TcpBroker implements AsyncDisposable {
   }
 
   #versions(): Buffer {
-    const all = Array.from({ length: 48 }, (_, apiKey) => [apiKey, ...(this.versions[apiKey] ?? [0, 20])]);
+    const all = Array.from({ length: 70 }, (_, apiKey) => [apiKey, ...(this.versions[apiKey] ?? [0, 20])]);
     return Buffer.concat([int16(0), int32(all.length), ...all.flat().map((value) => int16(value)), int32(0)]);
   }
 }

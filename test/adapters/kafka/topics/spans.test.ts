@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   OF_REQUESTS,
   offsetsAtTime,
+  readRecord,
   readSpans,
   type Source,
   type Span,
@@ -344,4 +345,15 @@ describe('offsetsAtTime', () => {
     expect(await runtime.until(offsetsAtTime(source, 't', -1))).toEqual(new Map([[0, 3]]));
     expect(asked[0]?.partitions[0]?.timestampMs).toBe(0);
   });
+});
+
+test('one record is read where the log has it, and nothing is asked for outside of it', async () => {
+  const logs = new MemoryLogs().append('t', 0, 5).trim('t', 0, 2);
+  const { signal } = new AbortController();
+  const at = async (partition: number, offset: number) =>
+    (await logs.runtime.until(readRecord(logs.source, 't', { partition, offset }, signal)))?.offset;
+  expect([await at(0, 2), await at(0, 4)]).toEqual([2, 4]);
+  const { fetches } = logs;
+  expect([await at(0, 1), await at(0, 5), await at(1, 2)]).toEqual([undefined, undefined, undefined]);
+  expect(logs.fetches).toBe(fetches);
 });
