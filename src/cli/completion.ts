@@ -1,5 +1,6 @@
 import { Argument, Command, type Option } from 'commander';
 import type { CliContext } from './context.ts';
+import { HELP_OPTION } from './usage.ts';
 
 const EXAMPLES = `
 The script completes commands, options and the values that an option has a choice of; names of sequences too, which it asks etcd for,
@@ -54,7 +55,7 @@ interface Level {
   readonly takesSequence: boolean;
 }
 
-const HELP: Word = { word: '--help', meaning: 'display help for command' };
+const HELP: Word = { word: '--help', meaning: HELP_OPTION.meaning };
 
 /** The names of sequences, one a line, for all shells; nothing while etcd does not answer. */
 const SEQUENCES = 'idalloc sequence list --names 2>/dev/null';

@@ -20,7 +20,7 @@ export async function listLeases(context: CliContext, options: LeaseListOptions)
   const config = loadEtcdConfig(context.env);
   const keys = keysOf(config);
   const snapshot = await withEtcd(config.etcd, (etcd) => readSnapshot(etcd, keys));
-  const view = viewNamespace(keys.root, snapshot, context.now(), options.all === true);
+  const view = viewNamespace(keys.root, snapshot, context.now(), options);
   present(context, options.json, view, () => namespaceText(view));
 }
 
@@ -57,7 +57,7 @@ function keysOf({ etcd, datacenterId }: EtcdConfig) {
  *
  * @throws IdallocError NOT_FOUND for a namespace that does not exist yet, NAMESPACE_DAMAGED for one that can't be read.
  */
-export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean) {
+export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, { all }: Pick<LeaseListOptions, 'all'>) {
   const stored = snapshot.descriptor;
   if (stored === undefined) {
     const remedy =

@@ -3,7 +3,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { jsonLine, message, wrapped } from './output.ts';
 import { terminalText } from './terminal.ts';
-import { checkedWords, makeStrict, pathOf } from './usage.ts';
+import { checkedWords, describeHelp, makeStrict, pathOf } from './usage.ts';
 
 /**
  * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a
@@ -32,6 +32,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
 
 /** This command describes all others, so that it needs all of them. */
 const NEEDS_ALL = 'completion';
+/** Asked for these, the program needs no command. */
 const VERSION_FLAGS = ['-V', '--version'];
 
 /**
@@ -78,7 +79,7 @@ function guarded(context: CliContext): CliContext {
 export async function program(context: CliContext, first = ''): Promise<Command> {
   const root = new Command('idalloc')
     .description('Allocates 64-bit, time-ordered IDs in response to requests on a Kafka topic.')
-    .version(context.version)
+    .version(context.version, VERSION_FLAGS.join(', '), 'print the version')
     .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);
   const needsNoOther = (Object.hasOwn(COMMANDS, first) && first !== NEEDS_ALL) || VERSION_FLAGS.includes(first);
@@ -101,6 +102,7 @@ const USUAL_COLUMNS = 80;
 function prepare(command: Command, context: CliContext): void {
   command.exitOverride().showHelpAfterError(`(try '${pathOf(command)} --help')`);
   makeStrict(command);
+  describeHelp(command);
   const columns = (isTerminal: boolean) =>
     isTerminal && context.terminal.columns !== undefined ? Math.min(context.terminal.columns, MOST_COLUMNS) : undefined;
   command.configureOutput({

@@ -1,6 +1,16 @@
 import type { Command, Option } from 'commander';
 import { repeated } from './options.ts';
 
+/** commander's own entries of each help, in the words of the others. */
+export const HELP_OPTION = { flags: '-h, --help', meaning: 'show this help' } as const;
+const HELP_COMMAND = { form: 'help [command]', meaning: 'show the help of a command' } as const;
+
+/** Replaces the texts with which commander describes its own option and command. */
+export function describeHelp(command: Command): void {
+  command.helpOption(HELP_OPTION.flags, HELP_OPTION.meaning);
+  if (command.commands.length > 0) command.helpCommand(HELP_COMMAND.form, HELP_COMMAND.meaning);
+}
+
 /** What commander says about a wrong command line, and the same with what is wrong first, in one line. */
 const WORDINGS: readonly (readonly [theirs: RegExp, ours: string])[] = [
   [/^option '(--[\w-]+) .*?' argument '(.*)' is invalid\. (.*?)\.?$/s, "$1 '$2' $3"],

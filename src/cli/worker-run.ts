@@ -40,10 +40,15 @@ export async function runWorker(context: CliContext): Promise<void> {
     const reason = worker === undefined ? 'STARTING' : worker.incomplete;
     return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.incompleteDetail };
   };
+  const allocating = () => {
+    const reason = worker === undefined ? 'STARTING' : worker.closed;
+    return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.detailOf(reason) };
+  };
   await using ops = await startOps({
     ...config.ops,
     ready,
     complete,
+    allocating,
     status: () => worker && { ...worker.status, version },
     layout: config.layout,
     metrics,

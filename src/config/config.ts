@@ -188,8 +188,8 @@ function workerConfig(source: VariableSource) {
     renewAfterMs: LEDGER_MARGIN_MS / 2,
     /** Bad records above this rate share dead letters and get no error replies. */
     junkRate: { perSecond: 10, burst: 1_000 },
-    /** Requests wait for others whose reply topic uses more of a worker: an eighth of its time, and 20 ms at once. */
-    debtRate: { usPerMs: 125, burstUs: 20_000 },
+    /** Requests wait for others whose reply topic uses more of a worker: an eighth of its time, and 5 ms at once. */
+    debtRate: { usPerMs: 125, burstUs: 5_000 },
     /** The HTTP API; undefined when it is off. */
     api,
     /** The listener for health checks and metrics; port 0: any free port. */

@@ -93,9 +93,9 @@ export function handshakeLimit(monotonicMs: () => number): (socket: Socket) => b
 function networkOf(address: string): string {
   const mapped = /^::ffff:([0-9.]+)$/i.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(':')) return mapped ?? address;
-  const [head = [], tail] = address.split('::').map((part) => part.split(':').filter((group) => group !== ''));
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - head.length - tail.length);
-  return [...head, ...new Array<string>(zeros).fill('0'), ...(tail ?? [])].slice(0, 4).join(':');
+  const [head = [], tail = []] = address.split('::').map((part) => part.split(':').filter((group) => group !== ''));
+  const zeros = Math.max(0, 8 - head.length - tail.length);
+  return [...head, ...new Array<string>(zeros).fill('0'), ...tail].slice(0, 4).join(':');
 }
 
 interface HashedToken {

@@ -2,7 +2,7 @@ import type { GateReason } from '../core/gate.ts';
 import type { IdRange } from '../core/generator.ts';
 import { isLarge, type Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
-import { IdallocError } from '../errors.ts';
+import { type ErrorCode, IdallocError } from '../errors.ts';
 import type { RateLimit } from './callers.ts';
 import { Problem } from './problem.ts';
 
@@ -50,14 +50,15 @@ export class Issuer {
       return batch;
     } catch (error) {
       rateLimit?.giveBack(caller, count);
-      throw error instanceof IdallocError ? refusal(error) : error;
+      throw error instanceof IdallocError ? unavailable(error.code, error.message) : error;
     }
   }
 
   /** Throws Problem 503 with the reason while the gate is closed. */
   requireOpen(): void {
     const reason = this.#options.gateReason();
-    if (reason !== undefined) throw closed(reason);
+    if (reason !== undefined)
+      throw unavailable(reason, 'this worker does not allocate IDs now: retry, or use another worker');
   }
 
   /** Counts a decoded ID against the caller's limit, before it is decoded. Throws 429 above it. */
@@ -66,15 +67,10 @@ export class Issuer {
   }
 }
 
-function closed(reason: GateReason): Problem {
-  const detail = 'this worker does not allocate IDs now: retry, or use another worker';
-  const retryAfterSeconds = reason === 'STOPPING' ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS;
-  return new Problem(503, detail, { code: reason, retryAfterSeconds });
-}
-
-function refusal({ code, message }: IdallocError): Problem {
-  const retryAfterSeconds = code === 'OVERLOADED' ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS;
-  return new Problem(503, message, { code, retryAfterSeconds });
+/** Behind a load balancer another worker answers at once where this one has too much to do, or ends. */
+function unavailable(code: ErrorCode | GateReason, detail: string): Problem {
+  const isSoon = code === 'OVERLOADED' || code === 'STOPPING';
+  return new Problem(503, detail, { code, retryAfterSeconds: isSoon ? RETRY_SOON_SECONDS : RETRY_LATER_SECONDS });
 }
 
 /** The IDs of one response: their ranges in order, and when they were allocated. */

@@ -28,6 +28,8 @@ export interface OpsOptions {
   };
   /** Whether a roll may go on to the next worker: this one is ready, and its standby copies are complete. */
   readonly complete: OpsOptions['ready'];
+  /** Whether IDs are allocated over HTTP, which goes on while partitions wait. */
+  readonly allocating: OpsOptions['ready'];
   /** Undefined while the worker is being created. */
   readonly status: () => Status | undefined;
   /** The layout of the IDs that the status page decodes. */
@@ -47,21 +49,22 @@ const MAX_BODY_BYTES = 1_024;
 /** Longer than an ID in any form. */
 const MAX_ID_LENGTH = 200;
 /** Always answered: a probe that is refused has a worker restarted. They cost as little as a refusal. */
-const PROBES: readonly string[] = ['/healthz', '/readyz', '/readyz/copies'];
+const PROBES: readonly string[] = ['/healthz', '/readyz', '/readyz/copies', '/readyz/api'];
 /** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while
- * requests are served and otherwise 503 with the reason, /readyz/copies 200 while a roll may go on, /metrics the
- * Prometheus text format, at most a second old. / is a page for people, which polls /status, at most half a second old,
- * and decodes IDs by /decode. A remote address that asks too often gets 429. It stays open while the gate is closed,
- * and no client can slow the worker down or keep probes out. Disposing it cuts open connections, so it ends at once.
+ * requests are served and otherwise 503 with the reason, /readyz/copies 200 while a roll may go on, /readyz/api 200
+ * while IDs are allocated over HTTP, /metrics the Prometheus text format, at most a second old. / is a page for people,
+ * which polls /status, at most half a second old, and decodes IDs by /decode. A remote address that asks too often gets
+ * 429. It stays open while the gate is closed, and no client can slow the worker down or keep probes out. Disposing it
+ * cuts open connections, so it ends at once.
  *
  * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */
 export async function startOps(options: OpsOptions): Promise<Ops> {
-  const { host, port, ready, complete, status, layout, metrics, monotonicMs } = options;
+  const { host, port, ready, complete, allocating, status, layout, metrics, monotonicMs } = options;
   const connections = new Connections(LIMITS, () => metrics.addShedConnection('ops'));
   const { requestTimeoutMs } = LIMITS;
   const share = new LoopShare(monotonicMs);
@@ -101,10 +104,8 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
     reply.header('cache-control', 'no-store');
   });
   server.get('/healthz', async () => ({ status: 'alive' }));
-  for (const [path, look] of [
-    ['/readyz', ready],
-    ['/readyz/copies', complete],
-  ] as const) {
+  const looks = { '/readyz': ready, '/readyz/copies': complete, '/readyz/api': allocating };
+  for (const [path, look] of Object.entries(looks)) {
     server.get(path, async (_request, reply) => {
       const { ready: open, reason = 'STARTING', warning, detail } = look();
       if (open) return { status: 'ready', warning, detail };

@@ -20,8 +20,8 @@ export interface ServerOptions {
   readonly keepAliveMs?: number | undefined;
   /** Whether each response ends its connection, since the server is about to end. */
   readonly isEnding?: (() => boolean) | undefined;
-  /** Shares the event loop among requests of many connections; undefined where few are allowed. */
-  readonly share?: LoopShare | undefined;
+  /** Shares the event loop among requests of many connections. */
+  readonly share: LoopShare;
   readonly tls?: TlsSettings | undefined;
 }
 
@@ -71,7 +71,6 @@ export function boundedServer(handler: Handler, options: ServerOptions): Server 
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
     else connections.requestComplete(socket, response);
-    if (share === undefined) return handler(request, response);
     // Its owner is the caller of the request before; a connection that was closed meanwhile gets no answer.
     return share.runSoon(() => socket.destroyed || handler(request, response), connections.ownerOf(socket));
   });

@@ -28,6 +28,7 @@ import {
   PAUSED,
   type Refusal,
   refusalFor,
+  SILENT_SINCE_PAUSE,
 } from './state.ts';
 import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf, withSwap } from './term.ts';
 
@@ -136,7 +137,9 @@ export class Identity {
       } catch (error) {
         const code = lossCode(error);
         if (code !== undefined) return await this.#lose(turn, describeError(error), code);
-        return { kind: 'failed', error: asRetryable(error) };
+        const failure = asRetryable(error);
+        if (turn === this.#turn) this.#blameEtcd(sent);
+        return { kind: 'failed', error: failure };
       }
     });
   }
@@ -245,6 +248,14 @@ export class Identity {
     const proven = term.sent.mono >= this.#provenFromMs;
     const refusal = proven ? (jumped ?? blockedReason(this.#settings, term, reading)) : PAUSED;
     this.#setMode(refusal ? 'suspended' : 'held', refusal ?? NOT_ACQUIRED);
+  }
+
+  /**
+   * A heartbeat sent at `sent` has failed. The pause of a process is over once it was sent: what keeps the term
+   * suspended from then on is etcd, whose outage may outlast the pause by hours.
+   */
+  #blameEtcd(sent: Reading): void {
+    if (this.#refusal === PAUSED && sent.mono >= this.#provenFromMs) this.#setMode('suspended', SILENT_SINCE_PAUSE);
   }
 
   async #lose(turn: number, why: string, code: Refusal['code'] = 'LEASE_LOST'): Promise<HeartbeatOutcome> {

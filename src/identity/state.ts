@@ -30,6 +30,12 @@ export const PAUSED: Refusal = {
   code: 'PROCESS_PAUSED',
   message: 'this process was paused: allocation waits until etcd confirms that it still owns the worker ID',
 };
+/** What follows PAUSED when etcd does not answer a heartbeat sent after the pause. */
+export const SILENT_SINCE_PAUSE: Refusal = {
+  code: 'LEASE_SUSPENDED',
+  message:
+    "this process was paused, and etcd has not confirmed the lease since: allocation waits until it does; check etcd's health",
+};
 
 export interface IdentityState {
   readonly mode: Mode;

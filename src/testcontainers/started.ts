@@ -13,16 +13,10 @@ export interface IdAllocTopics {
 }
 
 /** The parts of an environment. */
-export interface IdAllocParts {
-  readonly network: StartedNetwork;
-  readonly kafka: StartedTestContainer;
-  readonly etcd: StartedTestContainer;
-  readonly brokers: readonly string[];
-  readonly endpoints: readonly string[];
-  readonly topics: IdAllocTopics;
-  readonly client: IdClient;
-  readonly workers: readonly StartedIdAllocContainer[];
-}
+export type IdAllocParts = Pick<
+  StartedIdAllocEnvironment,
+  'network' | 'kafka' | 'etcd' | 'brokers' | 'endpoints' | 'topics' | 'client' | 'workers'
+>;
 
 /** The steps that remove what was started, in this order. */
 export type Undo = readonly (() => Promise<void>)[];

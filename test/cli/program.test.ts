@@ -136,6 +136,18 @@ describe('the command line', () => {
     expect((await cli(['--help'])).out).toMatch(/Exit codes:(\n {2}\d+ .*){7}/);
   });
 
+  test.each([
+    [[], /-V, --version +print the version\n +-h, --help +show this help\n/],
+    [[], /\n +help \[command\] +show the help of a command\n/],
+    [['topics'], /\n +help \[command\] +show the help of a command\n/],
+    [['topics', 'init'], /\n +-h, --help +show this help\n/],
+    [['completion', 'fish'], /show this help/],
+  ])('%j describes what commander adds in the words of the others', async (args, shown) => {
+    const { out } = await cli(args[0] === 'completion' ? args : [...args, '--help']);
+    expect(out).toMatch(shown);
+    expect(out).not.toMatch(/display help|output the version/);
+  });
+
   test.each([80, 100, 200])('help fits a terminal with %i columns, but for what is to be copied', async (columns) => {
     const terminal = { input: true, output: true, errors: true, columns };
     const { out } = await cli(['namespace', 'rebuild', '--help'], {}, undefined, { terminal });

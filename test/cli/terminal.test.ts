@@ -78,6 +78,32 @@ test('progress redraws its line on a terminal, and clears it at the end', () => 
   expect(terminalText(printed()).endsWith('\r\u001b[K')).toBe(true);
 });
 
+test('progress redraws its line ten times a second at most', () => {
+  let now = 0;
+  const { context: seen, printed } = context({});
+  const progress = new Progress(seen, 'reading', 200, () => now);
+  const drawnAt = [0, 99, 100, 199, 200, 1_000].filter((at) => {
+    const before = printed();
+    now = at;
+    progress.show(at);
+    return printed() !== before;
+  });
+  expect(drawnAt).toEqual([100, 200, 1_000]);
+});
+
+test.each([
+  [0, 0, '100 %  0 of 0, 0/s'],
+  [3, 1, '33 %  1 of 3, 10/s'],
+  [2, 5, '100 %  5 of 2, 50/s'],
+])('progress through %i of which %i are done is %s', (total, done, text) => {
+  let now = 0;
+  const { context: seen, printed } = context({});
+  const progress = new Progress(seen, 'reading', total, () => now);
+  now = 100;
+  progress.show(done);
+  expect(printed()).toContain(text);
+});
+
 test('progress without a terminal is a line at intervals', () => {
   let now = 0;
   const { context: seen, printed } = context({ terminal: NOBODY });
@@ -100,7 +126,8 @@ test.each([
 });
 
 test.each([
-  [200, 'reading ████████████░░░░░░░░░░░░ 50 %  100 of 200, 100/s'],
+  [57, 'reading ████████████░░░░░░░░░░░░ 50 %  100 of 200, 100/s'],
+  [56, 'reading 50 %  100 of 200, 100/s'],
   [40, 'reading 50 %  100 of 200, 100/s'],
   [20, 'reading 50 %  100 o'],
 ])('progress stays in one line of a terminal with %i columns, so that it can be redrawn', (columns, line) => {

@@ -65,6 +65,28 @@ describe('idalloc worker', () => {
     expect(released).toHaveBeenCalledTimes(1);
   });
 
+  test('with a delay announces its end at the stop, and serves on until it is over or the worker can not continue', async () => {
+    const { worker, released, fail } = idleWorker();
+    const [stop, announced, started] = [
+      new AbortController(),
+      Promise.withResolvers<void>(),
+      Promise.withResolvers<void>(),
+    ];
+    createWorker.mockImplementation(() => {
+      started.resolve();
+      return Object.assign(worker, { announceEnd: announced.resolve });
+    });
+    const running = cli(['worker'], { ...ENV, SHUTDOWN_DELAY_MS: '60000' }, stop.signal);
+    await started.promise;
+    stop.abort();
+    await announced.promise;
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(released).not.toHaveBeenCalled();
+    fail(new IdallocError('INDEX_LOCKED', 'x'));
+    expect((await running).code).toBe(1);
+    expect(released).toHaveBeenCalledTimes(1);
+  });
+
   test("uses this machine's address if WORKER_IP is not set", async () => {
     createWorker.mockImplementation(() => failedWorker(new IdallocError('INDEX_LOCKED', 'x')).worker);
     await cli(['worker'], ENV);

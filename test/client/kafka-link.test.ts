@@ -178,10 +178,12 @@ test.each<[string, Parameters<LinkStage['open']>[0], RegExp]>([
   ['both topics', { replyTopic: 'none', requestTopic: 'no' }, /no topic 'no', 'none'/],
   ['the partition', { partition: 2 }, /'id.replies.a' has no partition 2: it has 2/],
   ['a partition that is no number', { partition: 0.5 }, /no partition 0.5/],
-])('without %s nothing is opened: TOPIC_INVALID', async (_what, options, message) => {
+])('without %s nothing is opened: TOPIC_INVALID, at once', async (_what, options, message) => {
   const stage = new LinkStage();
+  const beganMs = stage.clock.nowMs;
   const opened = stage.during(stage.open(options));
   await expect(opened).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: expect.stringMatching(message) });
+  expect(stage.clock.nowMs - beganMs, 'it is not looked for again').toBeLessThan(200);
   expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
 });
 

@@ -113,6 +113,7 @@ export class LinkStage {
       wallMs: () => clock.wallMs(),
       random: () => clock.random(),
       uuid: () => clock.uuid(),
+      busyMs: () => clock.busyMs(),
       nextTurn: () => clock.nextTurn(),
       sleep: (delayMs, signal) => clock.sleep(delayMs, signal),
       schedule,

@@ -108,6 +108,21 @@ describe('callers that wait', () => {
     expect(client.metrics().taken).toBe(54);
   });
 
+  test('leave what came for them, when they are gone, to those who wait for the buffer', async () => {
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2, maxCount: 30 });
+    workers.answering = false;
+    const gone = client.takeAsync(50, { timeoutMs: 500 }).catch((error) => error.code);
+    const events: string[] = [];
+    const ready = client.ready(34).then(() => events.push('ready'));
+    await turns();
+    workers.answer('c-2', 30);
+    await runtime.pass(499);
+    expect(events).toEqual([]);
+    await runtime.pass(1);
+    expect([await gone, ...events, client.buffered]).toEqual(['NO_REPLY', 'ready', 34]);
+    await ready;
+  });
+
   test('have few IDs that are late requested again, and many not', async () => {
     for (const [count, requests] of [
       [1_000, [1_000, 1_000, 1_000]], // at 2 and at 4 s

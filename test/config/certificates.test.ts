@@ -60,8 +60,13 @@ test('each variable with certificates has an expiry', () => {
 
 test('a chain expires with its first certificate, a CA file with its last', () => {
   const [short, long] = [issued(3), issued(30)];
-  const both = `${short.cert}\n${long.cert}`;
-  expect(daysOf({ KAFKA_CERT: both, KAFKA_KEY: short.key, KAFKA_CA: both })).toEqual({ KAFKA_CERT: 3, KAFKA_CA: 30 });
+  for (const [one, other] of [
+    [short, long],
+    [long, short],
+  ] as const) {
+    const both = `${one.cert}\n${other.cert}`;
+    expect(daysOf({ KAFKA_CERT: both, KAFKA_KEY: one.key, KAFKA_CA: both })).toEqual({ KAFKA_CERT: 3, KAFKA_CA: 30 });
+  }
 });
 
 test('a text without a readable certificate is left out', () => {

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { ApiListener } from '../../src/http/api-listener.ts';
@@ -32,6 +33,20 @@ async function start(port?: number, drainMs = 60_000) {
       () => 'refused',
     );
   return { stage, listener, lines, port: opened, status };
+}
+
+/** APIs that take their time to close, and how many have closed. */
+function lingering() {
+  let closed = 0;
+  const createApi = () => {
+    const api = new ApiStage().api();
+    api.app.addHook('onClose', async () => {
+      await nextTurn();
+      closed += 1;
+    });
+    return api;
+  };
+  return { createApi, closed: () => closed };
 }
 
 describe('the port', () => {
@@ -103,6 +118,14 @@ describe('the port', () => {
       message: expect.stringContaining('API_PORT'),
     });
   });
+
+  test('taken at the start leaves nothing open behind the error', async () => {
+    const { port } = await start();
+    const { createApi, closed } = lingering();
+    const opened = ApiListener.open({ host: HOST, port, createApi, drainMs: 0, log: () => undefined });
+    await expect(opened).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+    expect(closed()).toBe(1);
+  });
 });
 
 describe('the end', () => {
@@ -150,6 +173,15 @@ describe('the end', () => {
     await begun.promise;
     await listener.stop();
     await cut;
+  });
+
+  test('is logged when all of it is closed', async () => {
+    const { createApi, closed } = lingering();
+    const lines: string[] = [];
+    const log = (_level: string, message: string) => lines.push(`${message}: ${closed()}`);
+    const listener = await ApiListener.open({ host: HOST, port: 0, createApi, drainMs: 0, log });
+    await listener.stop();
+    expect(lines).toEqual(['the HTTP API is listening: 0', 'the HTTP port is closed: 1']);
   });
 
   test('is final', async () => {

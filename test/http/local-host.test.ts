@@ -59,6 +59,7 @@ test('a page that was led to the port for health and metrics reads nothing there
       port: 0,
       ready,
       complete: ready,
+      allocating: ready,
       layout,
       status: () => undefined,
       metrics: createMetrics(),

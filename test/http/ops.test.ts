@@ -12,6 +12,7 @@ const OPTIONS = {
   host: HOST,
   port: 0,
   complete: () => ({ ready: true }),
+  allocating: () => ({ ready: true }),
   status: () => undefined,
   layout: presetLayout('default'),
   monotonicMs: () => performance.now(),
@@ -51,16 +52,20 @@ function exchange(url: string, input: string): Promise<string> {
   });
 }
 
-test('a worker that serves may still be one for which a roll waits, by a path of its own', async () => {
-  const complete = () => ({ ready: false, reason: 'STANDBY_RESTORING', detail: 'ledger partition 3: at 5 of 9' });
-  const options = { ...OPTIONS, ready: () => ({ ready: true }), complete, metrics: createMetrics() };
-  const ops = await startOps(options);
+test.for([
+  ['ready', '/readyz'],
+  ['complete', '/readyz/copies'],
+  ['allocating', '/readyz/api'],
+] as const)('whether a worker is %s has a path of its own: %s', async ([what, path]) => {
+  const why = { reason: 'STANDBY_RESTORING', detail: 'ledger partition 3: at 5 of 9' };
+  const ready = () => ({ ready: true });
+  const ops = await startOps({ ...OPTIONS, ready, metrics: createMetrics(), [what]: () => ({ ready: false, ...why }) });
   open.push(ops);
-  const url = `http://${HOST}:${ops.port}`;
-  expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
-  const { reason, detail } = complete();
-  expect(await get(`${url}/readyz/copies`)).toEqual({ status: 503, body: { status: 'not ready', reason, detail } });
-  expect(await get(`${await start()}/readyz/copies`)).toEqual({ status: 200, body: { status: 'ready' } });
+  for (const one of ['/readyz', '/readyz/copies', '/readyz/api']) {
+    const found = await get(`http://${HOST}:${ops.port}${one}`);
+    if (one === path) expect(found).toEqual({ status: 503, body: { status: 'not ready', ...why } });
+    else expect(found).toEqual({ status: 200, body: { status: 'ready' } });
+  }
 });
 
 test('a port that is taken is named with its address, an IPv6 address in brackets', async () => {

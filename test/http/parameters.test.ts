@@ -1,5 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
-import { countParameter, idempotencyKeyOf, idOf } from '../../src/http/parameters.ts';
+import { countParameter, idOf, requestKeyOf, requireNoOthers } from '../../src/http/parameters.ts';
 
 describe('count', () => {
   test.each([
@@ -21,6 +22,8 @@ describe('count', () => {
 
   test('a misspelled parameter is rejected', () => {
     expect(() => countParameter({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': allowed: count");
+    expect(() => requireNoOthers({ cuont: '5' }, ['at'])).toThrow("unknown query parameter 'cuont': allowed: at");
+    expect(() => requireNoOthers({ cuont: '5' }, [])).toThrow("unknown query parameter 'cuont': none is allowed here");
   });
 });
 
@@ -50,10 +53,15 @@ describe('an ID', () => {
 });
 
 test('an idempotency key must be sent once, with 1 to 255 bytes', () => {
-  expect(idempotencyKeyOf([])).toBeUndefined();
-  expect(idempotencyKeyOf(['k'.repeat(255)])).toHaveLength(255);
-  expect(idempotencyKeyOf([Buffer.from('ä').toString('latin1')])).toEqual(Buffer.from('ä'));
+  const keyOf = (...keys: readonly string[]) => {
+    const headers = keys.length === 0 ? {} : { 'idempotency-key': keys.join(', ') };
+    const rawHeaders = keys.flatMap((key) => ['Idempotency-Key', key]);
+    return requestKeyOf({ headers, rawHeaders } as unknown as IncomingMessage);
+  };
+  expect(keyOf()).toBeUndefined();
+  expect(keyOf('k'.repeat(255))).toHaveLength(255);
+  expect(keyOf(Buffer.from('ä').toString('latin1'))).toEqual(Buffer.from('ä'));
   for (const keys of [[''], ['k'.repeat(256)], ['a', 'a']]) {
-    expect(() => idempotencyKeyOf(keys)).toThrow('once, with 1 to 255 bytes');
+    expect(() => keyOf(...keys)).toThrow('once, with 1 to 255 bytes');
   }
 });

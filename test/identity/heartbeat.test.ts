@@ -462,6 +462,36 @@ describe('a process that was paused', () => {
     expect(host.authority().ok).toBe(true);
   });
 
+  it('reports etcd from the first heartbeat sent afterwards that fails, and the pause before that', async () => {
+    const { stage, host } = await heldHost();
+    const before = host.states.length;
+    stage.pass(2_000);
+    host.identity.paused(host.clock.read());
+    host.faults.set('keepAlive', ['request lost', 'request lost']);
+    for (let beat = 0; beat < 2; beat += 1) {
+      expect(await host.identity.heartbeat()).toMatchObject({ kind: 'failed' });
+      const message = expect.stringMatching(/process was paused, and etcd has not confirmed/);
+      expect(host.authority()).toEqual({ ok: false, code: 'LEASE_SUSPENDED', message });
+    }
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(host.states.slice(before).map(({ mode, refusal }) => [mode, refusal?.code])).toEqual([
+      ['suspended', 'PROCESS_PAUSED'],
+      ['suspended', 'LEASE_SUSPENDED'],
+      ['held', undefined],
+    ]);
+  });
+
+  it('does not report etcd for a heartbeat that was sent before the pause and failed in it', async () => {
+    const { stage, host } = await heldHost();
+    stage.pass(timing.heartbeatMs);
+    host.faults.set('keepAlive', ['request lost']);
+    const beating = host.identity.heartbeat();
+    stage.pass(2_000);
+    host.identity.paused(host.clock.read());
+    expect(await beating).toMatchObject({ kind: 'failed' });
+    expect(host.authority()).toMatchObject({ ok: false, code: 'PROCESS_PAUSED' });
+  });
+
   it('loses the worker ID when another process took it', async () => {
     const { stage, host } = await heldHost();
     stage.pass(2_000);

@@ -14,9 +14,8 @@ Its last line is 'no problems found', and the exit code 0, only if none was foun
 is the first line; beside it is what waits, and what can't be judged since no answer is there and a topic does not reach back that far. Use --from
 where topics keep their records for different times: requests from then on, and with --to before that, are judged.
 A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
-layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
-Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem by themselves: who was told
-one keeps it.
+layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap. A doubled one repeats the decided batch.
+Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem: whoever received one keeps it.
 Records are sorted on disk, about 900 bytes for each request with its entry and its reply.
 
 Examples:

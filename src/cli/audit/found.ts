@@ -20,7 +20,7 @@ export const FINDINGS = {
   UNANSWERED: 'a request without decision, reply or dead letter, older than the grace time',
   MISSING_REPLY: 'a request that was answered or decided, without reply or dead letter',
   MISMATCH: 'an entry or a reply with another count, topic, partition or hash than its request',
-  WRONG_REFUSAL: 'a request that was told an error though its decision stood',
+  WRONG_REFUSAL: 'a request that got an error though its decision stood',
   OVERLAP: 'an ID in two batches',
   SPLIT: 'a request with batches in several partitions, or in two ledgers, or with numbers twice',
   OUTSIDE_EVIDENCE: "IDs that don't match the worker, datacenter, layout or time of their batch",

@@ -306,7 +306,7 @@ function workerText({ datacenterId, workerId }: Omit<TermName, 'fence'>): string
   return `${datacenterId}/${workerId}`;
 }
 
-/** Terms that are known by number. A forged ledger may name more; their batches are counted as not judged. */
+/** Terms that are known by number. A forged ledger may name more; their batches are not compared. */
 const MAX_TERMS = 1_000_000;
 
 /** Numbers the terms that batches name, so that each batch is stored with a small number. */
@@ -348,8 +348,6 @@ export interface TermSearchOptions {
 export class TermSearch {
   readonly #options: TermSearchOptions;
   readonly #last = new Map<string, { readonly run: IdRun; readonly term: AuditedTerm }>();
-  /** Runs whose terms are not known, or have no ceiling in the witness topic. */
-  unwitnessed = 0;
 
   constructor(options: TermSearchOptions) {
     this.#options = options;
@@ -357,10 +355,7 @@ export class TermSearch {
 
   take(run: IdRun): void {
     const term = run.term === undefined ? undefined : this.#options.terms.at(run.term);
-    if (term === undefined) {
-      this.unwitnessed += 1;
-      return;
-    }
+    if (term === undefined) return;
     this.#compareCeiling(run, term);
     this.#compareFence(run, term);
   }
@@ -369,11 +364,9 @@ export class TermSearch {
     const { workerId, fence, layout } = term;
     const { epochMs, fingerprint: layoutFingerprint } = layout;
     const ceiling = this.#options.witnesses.ceilingOf(term, { epochMs, layoutFingerprint });
-    if (ceiling === undefined) this.unwitnessed += 1;
-    else if (decompose(layout, run.last).ticks >= ceiling) {
-      const message = `${run.last} is not below the ceiling that worker ID ${workerId} witnessed under fence ${fence}`;
-      this.#options.find({ code: 'ABOVE_CEILING', message, locations: [run] });
-    }
+    if (ceiling === undefined || decompose(layout, run.last).ticks < ceiling) return;
+    const message = `${run.last} is not below the ceiling that worker ID ${workerId} witnessed under fence ${fence}`;
+    this.#options.find({ code: 'ABOVE_CEILING', message, locations: [run] });
   }
 
   #compareFence(run: IdRun, term: AuditedTerm): void {

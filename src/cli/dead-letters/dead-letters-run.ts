@@ -37,27 +37,27 @@ export interface LetterListOptions extends JsonFlag {
 
 /** Lists the newest letters. */
 export async function listLetters(context: CliContext, options: LetterListOptions): Promise<void> {
-  const letters = await withKafka(context, async (session) => {
-    const spans = await wholeTopic(session.source, session.config.topics.deadLetters);
-    const found: Letter[] = [];
-    await readSpans(session.source, spans, {
-      signal: context.stop,
-      take: (record) => {
-        const letter = letterOf(record);
-        if (options.code !== undefined && letter.note.code !== options.code) return;
-        found.push(letter);
-        if (found.length >= 2 * options.limit) newest(found, options.limit);
-      },
-    });
-    newest(found, options.limit);
-    return found;
-  });
+  const letters = await withKafka(context, (session) => newestLetters(session, options));
   present(context, options.json, { letters: letters.map(letterJson) }, () => lettersText(letters, options.code));
 }
 
-function newest(letters: Letter[], limit: number): void {
-  letters.sort((a, b) => b.record.timestampMs - a.record.timestampMs || b.record.offset - a.record.offset);
-  letters.length = Math.min(letters.length, limit);
+/** The newest letters first, with `code` those of it alone. Memory holds twice as many. */
+export async function newestLetters(
+  { context, config, source }: KafkaSession,
+  { limit, code }: Omit<LetterListOptions, 'json'>,
+): Promise<readonly Letter[]> {
+  let found: Letter[] = [];
+  const newest = () =>
+    found
+      .sort((a, b) => b.record.timestampMs - a.record.timestampMs || b.record.offset - a.record.offset)
+      .slice(0, limit);
+  const take = (record: TopicRecord) => {
+    const letter = letterOf(record);
+    if (code === undefined || letter.note.code === code) found.push(letter);
+    if (found.length >= 2 * limit) found = newest();
+  };
+  await readSpans(source, await wholeTopic(source, config.topics.deadLetters), { signal: context.stop, take });
+  return newest();
 }
 
 /** Shows one letter. */

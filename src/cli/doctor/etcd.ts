@@ -216,7 +216,7 @@ function describe(
   if (snapshot.descriptor === undefined) {
     return { text: `${root} does not exist yet: the first worker creates it`, missing: 0 };
   }
-  const { layout, leases } = viewNamespace(root, snapshot, nowMs, true);
+  const { layout, leases } = viewNamespace(root, snapshot, nowMs, { all: true });
   const held = leases.filter(({ holder }) => holder !== null).length;
   const missing = leases.filter(({ worker_id }) => !snapshot.ceilings.has(worker_id)).length;
   return { text: `${root}: layout ${layout}, ${held} of ${leases.length} worker IDs held`, missing };

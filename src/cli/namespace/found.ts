@@ -81,8 +81,11 @@ function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | IdBat
 const MAX_TRIES = 15;
 const RETRY_DELAY_MS = 200;
 
-/** Waits until the witness topic is read to its end. */
-export async function witnessReadToEnd(witness: WitnessPort): Promise<void> {
+/** Waits until the witness topic is read to its end. `rest`: what comes between two tries. */
+export async function witnessReadToEnd(
+  witness: Pick<WitnessPort, 'read'>,
+  rest: () => Promise<unknown> = () => pause(RETRY_DELAY_MS),
+): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
       await witness.read();
@@ -90,7 +93,7 @@ export async function witnessReadToEnd(witness: WitnessPort): Promise<void> {
     } catch (error) {
       const passing = error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE';
       if (!passing || tries === MAX_TRIES) throw error;
-      await pause(RETRY_DELAY_MS);
+      await rest();
     }
   }
 }

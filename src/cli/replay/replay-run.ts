@@ -141,7 +141,7 @@ async function moveOffsets(
 }
 
 /** Plans, and refuses what can't be read again without deciding anew. A dry run says so, and shows the plan. */
-async function planOf(session: Session): Promise<Prospect> {
+export async function planOf(session: Omit<Session, 'layout'>): Promise<Prospect> {
   const { context, config, options } = session;
   const { from, offset, partition } = options;
   const wanted: WantedOffset = (which, atTime) => {

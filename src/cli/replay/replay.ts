@@ -7,10 +7,10 @@ import type { ReplayOptions } from './replay-run.ts';
 
 const EXAMPLES = `
 Stop all workers first: the command refuses while the group has members. It asks, states in the ledger up to where each
-partition was answered, and resets the group's offsets, never forward. Restart the workers when prompted. Each request
-gets its batch or its numbers again. One without a decision was refused, and is refused again as ANSWERED_BEFORE:
-nothing new is given out. So every request must have been answered before, and the command refuses while large requests
-or requests for numbers still wait.
+partition was answered, and resets the group's offsets, never forward. Restart the workers when prompted, without QUOTAS.
+Each request gets its batch or its numbers again. One without a decision was refused, and is refused again as
+ANSWERED_BEFORE: nothing new is given out. A request that is sent again is a new record, and is decided. So the command
+refuses while large requests or requests for numbers wait, or after another program has moved the group's offsets.
 --decide-refused decides refused requests after all. Then it lists what that may take, and asks: they get IDs, or the
 next numbers of their sequences, unless the reason of the refusal still holds. Look with --dry-run before.
 It waits until the workers have reached their former offsets, and have answered what they forwarded meanwhile, and

@@ -25,6 +25,8 @@ export interface WorkerChoice {
 export interface WorkerPlace {
   /** host:port for people. */
   readonly address: string;
+  /** Asked if `address` refuses the connection. */
+  readonly otherwise?: string;
   readonly fault?: string;
 }
 
@@ -46,8 +48,18 @@ export async function workersToAsk(
   const own = names.length === 0 && all !== true ? [ownHost(context.env)] : names;
   const named = await Promise.all(own.map((name) => resolve(name, port)));
   const holders = all === true ? await holderIps(context.env) : [];
-  const places = [...named.flat(), ...holders.map((host) => ({ address: formatHostPort({ host, port }) }))];
+  const places = [...named.flat(), ...holders.map((host) => placeOfHolder(context, { host, port }))];
   return [...new Map(places.map((place) => [place.address, place])).values()];
+}
+
+/**
+ * The place of a holder by the address in its lease. A worker of this machine may listen where only this machine
+ * reaches it, as it does by default.
+ */
+export function placeOfHolder({ env, hostIp }: Pick<CliContext, 'env' | 'hostIp'>, holder: HostPort): WorkerPlace {
+  const address = formatHostPort(holder);
+  if (holder.host !== hostIp()) return { address };
+  return { address, otherwise: formatHostPort({ host: ownHost(env), port: holder.port }) };
 }
 
 function opsPort(env: Environment): number {
@@ -114,7 +126,8 @@ export async function askAll(
   return answers;
 }
 
-async function ask({ address, fault }: WorkerPlace, path: string, stop: AbortSignal): Promise<WorkerAnswer> {
+async function ask(place: WorkerPlace, path: string, stop: AbortSignal): Promise<WorkerAnswer> {
+  const { address, otherwise, fault } = place;
   if (fault !== undefined) return { fault };
   const limit = AbortSignal.timeout(TIMEOUT_MS);
   try {
@@ -124,7 +137,10 @@ async function ask({ address, fault }: WorkerPlace, path: string, stop: AbortSig
   } catch (error) {
     if (limit.aborted) return { fault: `no answer within ${TIMEOUT_MS / 1_000} s` };
     // fetch itself says no more than that it failed.
-    return { fault: describeError(error instanceof Error && error.cause !== undefined ? error.cause : error) };
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    const isRefused = (cause as NodeJS.ErrnoException).code === 'ECONNREFUSED';
+    if (isRefused && otherwise !== undefined) return await ask({ address: otherwise }, path, stop);
+    return { fault: describeError(cause) };
   }
 }
 

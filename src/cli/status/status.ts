@@ -7,7 +7,8 @@ const HELP = `
 It asks the status page of each worker, at the ops port. Without a worker and without --all, that is the worker of this machine, at
 OPS_HOST and OPS_PORT. A name stands for all its addresses: that of the chart's service <release>-idalloc-ops has every worker, ready or not.
 --all adds each holder of a worker ID in etcd by the address in its lease; a worker without a worker ID is not among them, so name it, or
-the service. Workers answer other machines only if OPS_HOST lets them, as 0.0.0.0 does.
+the service. Workers answer other machines only if OPS_HOST lets them, as 0.0.0.0 does. A holder of this machine that refuses there is
+asked at OPS_HOST.
 
 A worker that does not answer within 5 s is a row as any other. Names need no etcd: use them if etcd is away. The exit code is 0 if each worker
 is ready, 1 if one is not or does not answer, and 69 if etcd does not answer.

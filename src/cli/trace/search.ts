@@ -13,10 +13,11 @@ import { decodeIdReply } from '../../codec/id-reply.ts';
 import { countsAt, type DecidingEntry, decodeLedgerEntry, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
 import { decodeLedgerKey } from '../../codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
+import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { hasDecision } from '../../ledger/decided.ts';
 import { type KafkaSession, noneIfGone, readShown } from '../kafka-session.ts';
-import { homePartition } from '../sequence/sequence-log.ts';
+import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
 
 /** A ledger entry of IDs, and its place. */
 export interface TracedEntry {
@@ -148,6 +149,39 @@ export async function findDecision(
   if (found !== undefined || before < 0) return found;
   const message = `ledger partition ${partition} no longer has the entry that decided this: it is older than the ledger, and what came after it, such as at ${before}, decided nothing`;
   throw new IdallocError('FORGOTTEN', message);
+}
+
+/** A record of numbers that has the one that is wanted. */
+export interface TracedNumber {
+  readonly record: TopicRecord;
+  readonly requestId: Buffer;
+  readonly entry: LedgerNumbers;
+}
+
+/**
+ * The record that gave out a number of a sequence. Reads the home partition of the sequence up to it.
+ *
+ * @throws IdallocError NOT_FOUND if the ledger has no such record.
+ */
+export async function findNumber(session: KafkaSession, sequence: string, number: number): Promise<TracedNumber> {
+  const { ledger } = session.config.topics;
+  const homes = await homesOf(session, sequence);
+  const spans = await Promise.all(homes.map((home) => wholePartition(session.source, ledger, home)));
+  let found: TracedNumber | undefined;
+  await readShown(session, spans, 'searching', (record) => {
+    const read = sequenceRecord(record);
+    if (read?.requestId === undefined || read.sequence !== sequence) return false;
+    const { requestId, entry } = read;
+    const place = (number - entry.first) / entry.step;
+    const isIn = Number.isInteger(place) && place >= 0 && place < entry.count;
+    if (isIn && countsAt(entry, record.offset)) found = { record, requestId, entry };
+    return found !== undefined;
+  });
+  if (found !== undefined) return found;
+  throw new IdallocError(
+    'NOT_FOUND',
+    `'${ledger}' has no record that gave out ${number} of ${sequence}: it was not given out, or is older than the ledger`,
+  );
 }
 
 /** The replies to an entry: those near its time, or with `all` every one since then, replayed ones included. */

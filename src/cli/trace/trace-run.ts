@@ -1,12 +1,10 @@
 import type { Command } from 'commander';
-import { type TopicRecord, wholePartition } from '../../adapters/kafka/topics/spans.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { expandIds } from '../../codec/id-batch.ts';
 import { readIdText } from '../../codec/id-text.ts';
-import { countsAt } from '../../codec/ledger-entry.ts';
 import { encodeLedgerKey, encodeNumbersKey } from '../../codec/ledger-key.ts';
 import { decodeLeaseRecord, type LeaseRecord } from '../../codec/namespace-values.ts';
 import { textOfId } from '../../codec/request-checks.ts';
-import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { loadEtcdConfig } from '../../config/config.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
@@ -14,21 +12,22 @@ import { describeError, IdallocError } from '../../errors.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { chosenLayout, formSettings, orUsageError, SEE_LAYOUT } from '../chosen.ts';
 import type { CliContext } from '../context.ts';
-import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
+import { withKafka } from '../kafka-session.ts';
 import type { FormFlags, JsonFlag, LayoutOptions } from '../options.ts';
 import { counted, present, timeText } from '../output.ts';
-import { sequenceRecord } from '../sequence/sequence-log.ts';
 import { palette } from '../terminal.ts';
 import {
   agrees,
   findDecision,
   findEntry,
+  findNumber,
   findReplies,
   findRequest,
   homesOf,
   indexOf,
   ownRequestId,
   type TracedEntry,
+  type TracedNumber,
 } from './search.ts';
 
 export interface TraceOptions extends LayoutOptions, FormFlags, JsonFlag {
@@ -208,19 +207,14 @@ function extentText(batch: TracedEntry['entry']['batch']): string {
   return first === last ? first : `${first} to ${last}`;
 }
 
-/** A record of numbers that has the one that is wanted. */
-interface TracedNumber {
-  readonly record: TopicRecord;
-  readonly requestId: Buffer;
-  readonly entry: LedgerNumbers;
-}
-
 /**
  * Finds the request that a number of a sequence was given to, and prints it. Reads the home partition of the sequence.
  */
-export async function traceNumber(context: CliContext, wanted: WantedNumber & JsonFlag): Promise<void> {
-  const found = await withKafka(context, (session) => find(session, wanted));
-  const { sequence, number, json } = wanted;
+export async function traceNumber(
+  context: CliContext,
+  { sequence, number, json }: Required<Pick<TraceOptions, 'sequence' | 'number'>> & JsonFlag,
+): Promise<void> {
+  const found = await withKafka(context, (session) => findNumber(session, sequence, number));
   const { requestId, entry } = found;
   const text = formatNumber(entry.format, number);
   const last = entry.first + (entry.count - 1) * entry.step;
@@ -229,37 +223,6 @@ export async function traceNumber(context: CliContext, wanted: WantedNumber & Js
     `correlation ID  ${textOfId(requestId)}, which has ${entry.first} to ${last}`,
   ];
   present(context, json, { sequence, number, text, ...placeOf(found) }, () => textOf(found, lines));
-}
-
-interface WantedNumber {
-  readonly sequence: string;
-  readonly number: number;
-}
-
-async function find(session: KafkaSession, wanted: WantedNumber): Promise<TracedNumber> {
-  const { ledger } = session.config.topics;
-  const homes = await homesOf(session, wanted.sequence);
-  const spans = await Promise.all(homes.map((home) => wholePartition(session.source, ledger, home)));
-  let found: TracedNumber | undefined;
-  await readShown(session, spans, 'searching', (record) => {
-    found = numbersWith(record, wanted);
-    return found !== undefined;
-  });
-  if (found !== undefined) return found;
-  throw new IdallocError(
-    'NOT_FOUND',
-    `'${ledger}' has no record that gave out ${wanted.number} of ${wanted.sequence}: it was not given out, or is older than the ledger`,
-  );
-}
-
-function numbersWith(record: TopicRecord, { sequence, number }: WantedNumber): TracedNumber | undefined {
-  const read = sequenceRecord(record);
-  if (read?.requestId === undefined || read.sequence !== sequence) return undefined;
-  const { requestId, entry } = read;
-  if (!countsAt(entry, record.offset)) return undefined;
-  const place = (number - entry.first) / entry.step;
-  const isIn = Number.isInteger(place) && place >= 0 && place < entry.count;
-  return isIn ? { record, requestId, entry } : undefined;
 }
 
 /** Prints the numbers of a sequence that a request has. */

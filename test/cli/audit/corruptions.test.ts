@@ -6,7 +6,7 @@ import { decodeLedgerEntry, requestHash } from '../../../src/codec/ledger-entry.
 import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { auditOf } from '../../sim/audit-checks.ts';
 import type { FinalTopics } from '../../sim/final-topics.ts';
-import { isReplyTopic, LEDGER, layout, PARTITIONS, REPLY_TOPICS, SEQUENCES } from '../../sim/setting.ts';
+import { FINE, isReplyTopic, LEDGER, PARTITIONS, REPLY_TOPICS, SEQUENCES } from '../../sim/setting.ts';
 import { simulate } from '../../sim/simulation.ts';
 import { batchIn, Corruptible, numbersIn } from './corruptions.ts';
 
@@ -24,16 +24,16 @@ beforeAll(async () => {
 function codesAfter(change: (history: Corruptible) => void): readonly FindingCode[] {
   const history = new Corruptible(topics);
   change(history);
-  return [...new Set(auditOf(history).findings.map(({ code }) => code))].toSorted();
+  return [...new Set(auditOf(history, FINE).findings.map(({ code }) => code))].toSorted();
 }
 
 const nth = Corruptible.nth;
 /** The same tick of the next second, in the timestamp field. */
-const LATER = BigInt(1_000) << layout.timestampShift;
+const LATER = BigInt(1_000) << FINE.timestampShift;
 const laterBy = (by: bigint) => (range: { first: bigint; count: number }) => ({ ...range, first: range.first + by });
 
 it('finds nothing in a history that nobody has changed', () => {
-  expect(auditOf(topics).findings).toEqual([]);
+  expect(auditOf(topics, FINE).findings).toEqual([]);
   const { batches, numbers } = new Corruptible(topics);
   expect([batches.length, numbers.length]).toEqual([expect.any(Number), expect.any(Number)]);
   expect(Math.min(batches.length, numbers.length)).toBeGreaterThan(5);

@@ -7,7 +7,7 @@ import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/req
 import type { LedgerNumbers, LedgerStatement, Numbers } from '../../../src/codec/sequence-entry.ts';
 import { decompose } from '../../../src/core/layout.ts';
 import type { FinalTopics } from '../../sim/final-topics.ts';
-import { isReplyTopic, LEDGER, layout, REQUESTS } from '../../sim/setting.ts';
+import { FINE, isReplyTopic, LEDGER, REQUESTS } from '../../sim/setting.ts';
 
 /** The records of one request that was sent, decided and answered once. */
 interface Told<Entry> {
@@ -104,13 +104,13 @@ export class Corruptible {
       this.#ledger().flatMap((record) => {
         const entry = decodeLedgerEntry(record.value as Buffer, record.headers as RecordHeaders);
         const ranges = entry.kind === 'batch' && entry.batch.workerId === batch.workerId ? entry.batch.ranges : [];
-        return ranges.map(({ first }) => decompose(layout, first).ticks as number);
+        return ranges.map(({ first }) => decompose(FINE, first).ticks as number);
       }),
     );
     const [{ first } = { first: 0n }] = batch.ranges;
-    let tick = decompose(layout, first).ticks as number;
+    let tick = decompose(FINE, first).ticks as number;
     while (used.has(tick)) tick -= 1;
-    const down = BigInt((decompose(layout, first).ticks as number) - tick) << layout.timestampShift;
+    const down = BigInt((decompose(FINE, first).ticks as number) - tick) << FINE.timestampShift;
     return { ...batch, ranges: [{ first: first - down, count: 1 }] };
   }
 

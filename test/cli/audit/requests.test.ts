@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { encodeIdReply } from '../../../src/codec/id-reply.ts';
+import { encodeIdRequest } from '../../../src/codec/id-request.ts';
 import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../../src/codec/request-headers.ts';
 import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
@@ -208,6 +209,21 @@ describe('what does not match its request', () => {
       topics.reply(asked, topics.decide({ ...asked, count: 2 }));
     });
     expect(codes).toEqual(['MISMATCH', 'MISMATCH']);
+  });
+
+  test('is a reply with another number of numbers, of its sequence and of no other', () => {
+    const key = Buffer.from('a');
+    const told = (wanted: string | undefined, given: string) =>
+      codesOf((topics) => {
+        const sequence = wanted === undefined ? {} : { sequence: wanted };
+        topics.ask('a', { value: encodeIdRequest({ count: 2, correlationId: key, replyTopic: REPLIES, ...sequence }) });
+        const numbers = { sequence: given, first: 1, count: 3, step: 1, format: '' };
+        const value = encodeIdReply({ correlationId: key, numbers }, 'RANGES');
+        topics.append(REPLIES, 0, { key, value, timestampMs: BASE_MS });
+      });
+    expect(told('invoices', 'invoices')).toEqual(['UNDECIDED', 'MISMATCH']);
+    expect(told('invoices', 'tickets')).toEqual(['UNDECIDED', 'MISSING_REPLY']);
+    expect(told(undefined, 'invoices')).toEqual(['UNDECIDED', 'MISSING_REPLY']);
   });
 
   test('is not an entry of an earlier life of the request log, in which another request was at its offset', () => {

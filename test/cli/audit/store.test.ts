@@ -57,3 +57,12 @@ test('deletes its files after an error, and names its own errors INDEX_UNUSABLE'
   await expect(withStore(place, () => Promise.reject(other))).rejects.toBe(other);
   await expect(withStore(`${place}/nowhere`, async () => undefined)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
 });
+
+test('takes more than one transaction holds', async () => {
+  await withStore(place, async (store) => {
+    const rows = 50_001;
+    for (let offset = 0; offset < rows; offset += 1) store.addLetter({ partition: 0, offset, recordMs: undefined });
+    store.add(reply('c', batchAt(1), { offset: 7 }));
+    expect([...store.grouped()]).toMatchObject([{ offset: 7 }]);
+  });
+});

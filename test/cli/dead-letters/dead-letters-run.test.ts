@@ -1,14 +1,17 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import { originalsOf, resentHeaders } from '../../../src/cli/dead-letters/dead-letters-run.ts';
+import { newestLetters, originalsOf, resentHeaders } from '../../../src/cli/dead-letters/dead-letters-run.ts';
 import {
   letterJson,
+  letterName,
   letterOf,
   lettersText,
   letterText,
   resendObstacle,
 } from '../../../src/cli/dead-letters/letter-view.ts';
+import type { KafkaSession } from '../../../src/cli/kafka-session.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/request-headers.ts';
+import type { ErrorCode } from '../../../src/errors.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
 import { LoopStage, T } from '../../support/loop-stage.ts';
 import { sentRecord } from '../../support/memory-publisher.ts';
@@ -63,6 +66,45 @@ async function find(letter: ReturnType<typeof letterFor>) {
     unsent,
   };
 }
+
+describe('the list of letters', () => {
+  const DLT = 'dlt';
+
+  beforeEach(() => {
+    stage.kafka.cluster.createTopic(DLT, { partitions: 2 });
+  });
+
+  /** A worker writes a letter. */
+  async function writes(partition: number, code: ErrorCode): Promise<void> {
+    await stage.pass(10);
+    const record = { offset: 1, key: null, value: Buffer.from('junk'), headers: {}, timestampMs: 1 };
+    const { key, value, headers } = sentRecord(deadLetter(record, PARTITION, { code, message: 'm' }, CONTEXT));
+    stage.kafka.cluster.send(DLT, partition, [{ key, value, headers: headers as Record<string, string> }]);
+  }
+
+  async function listed(limit: number, code?: string): Promise<readonly string[]> {
+    const { cluster, runtime } = stage;
+    const session = {
+      source: { cluster, runtime },
+      config: { topics: { deadLetters: DLT } },
+      context: { stop: new AbortController().signal },
+    } as unknown as KafkaSession;
+    const letters = await runtime.until(newestLetters(session, { limit, ...(code === undefined ? {} : { code }) }));
+    return letters.map(letterName);
+  }
+
+  it('begins with the newest, over all partitions, and has no more than its limit', async () => {
+    for (const partition of [0, 1, 0, 0, 1, 0, 1]) await writes(partition, 'EXPIRED');
+    expect(await listed(3)).toEqual(['1:2', '0:3', '1:1']);
+    expect(await listed(100)).toEqual(['1:2', '0:3', '1:1', '0:2', '0:1', '1:0', '0:0']);
+  });
+
+  it('has with a code those of it alone, however many others are newer', async () => {
+    for (const code of ['MALFORMED_REQUEST', 'EXPIRED', 'MALFORMED_REQUEST'] as const) await writes(0, code);
+    for (let i = 0; i < 5; i += 1) await writes(1, 'EXPIRED');
+    expect(await listed(2, 'MALFORMED_REQUEST')).toEqual(['0:2', '0:0']);
+  });
+});
 
 describe('the records of a range letter', () => {
   it('are exactly those that it names, from the request topic', async () => {

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
 import type { CliContext } from '../../../src/cli/context.ts';
-import { searchLedgers } from '../../../src/cli/namespace/found.ts';
+import { searchLedgers, witnessReadToEnd } from '../../../src/cli/namespace/found.ts';
 import type { IdBatch } from '../../../src/codec/id-batch.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import type { Config } from '../../../src/config/config.ts';
 import type { Layout } from '../../../src/core/layout.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
+import { IdallocError } from '../../../src/errors.ts';
 import { MemoryLogs } from '../../adapters/kafka/topics/memory-logs.ts';
 
 const [DEFAULT, TWITTER] = [presetLayout('default'), presetLayout('twitter-2010')];
@@ -79,4 +80,46 @@ test('a layout that is no preset is named by its epoch and fingerprint', async (
   const own = { ...DEFAULT, epochMs: 7, fingerprint: '0123456789abcdef' };
   const logs = new MemoryLogs().record(LEDGER, 0, entry({ layout: own }));
   await expect(search(logs)).rejects.toThrow('in layout custom (epoch 7, fingerprint 0123456789abcdef)');
+});
+
+/** A witness topic that is read after so many failures; `rest` counts, and lasts until the test ends it. */
+function witnessAfter(failures: number, code: 'KAFKA_UNAVAILABLE' | 'TOPIC_INVALID' = 'KAFKA_UNAVAILABLE') {
+  const done: string[] = [];
+  const read = async () => {
+    done.push('read');
+    if (done.filter((one) => one === 'read').length <= failures) throw new IdallocError(code, 'not yet');
+    return { seal: undefined, witnesses: [], unreadable: [] };
+  };
+  const rests: (() => void)[] = [];
+  const rest = () => {
+    done.push('rest');
+    return new Promise<void>((resolve) => rests.push(resolve));
+  };
+  const reading = witnessReadToEnd({ read }, rest);
+  reading.catch(() => undefined); // each test awaits it later
+  return { done, reading, go: () => rests.pop()?.() };
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+test('the witness topic is read again after a rest, until it was read to its end', async () => {
+  const { done, reading, go } = witnessAfter(2);
+  await nextTurn();
+  expect(done).toEqual(['read', 'rest']);
+  go();
+  await nextTurn();
+  go();
+  await reading;
+  expect(done).toEqual(['read', 'rest', 'read', 'rest', 'read']);
+});
+
+test('the witness topic is tried fifteen times, and once if more tries would not help', async () => {
+  const [silent, gone] = [witnessAfter(99), witnessAfter(1, 'TOPIC_INVALID')];
+  for (let turn = 0; turn < 20; turn += 1) {
+    await nextTurn();
+    silent.go();
+  }
+  await expect(silent.reading).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+  await expect(gone.reading).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
+  expect([silent.done.filter((one) => one === 'read').length, gone.done]).toEqual([15, ['read']]);
 });

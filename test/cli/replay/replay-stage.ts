@@ -1,6 +1,7 @@
 import { committedOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
-import { type Prospect, prospectOf, setBack } from '../../../src/cli/replay/group.ts';
+import { caughtUp, type Prospect, prospectOf, setBack } from '../../../src/cli/replay/group.ts';
 import { requireAnswered } from '../../../src/cli/replay/plan.ts';
+import { planOf, type ReplayOptions } from '../../../src/cli/replay/replay-run.ts';
 import { ledgerWriter } from '../../../src/cli/sequence/sequence-session.ts';
 import {
   encodeMetadata,
@@ -162,6 +163,28 @@ export class ReplayStage {
       return prospect;
     };
     return this.loop.runtime.until(work());
+  }
+
+  /** What the command plans with these options, and what it says meanwhile. */
+  async plans(
+    options: Partial<ReplayOptions>,
+  ): Promise<{ readonly offsets: readonly number[]; readonly said: string }> {
+    let said = '';
+    const err = (text: string) => {
+      said += text;
+    };
+    const session = { ...this.#tools, options, context: { ...this.#tools.context, err } };
+    const { plan } = await this.loop.runtime.until(planOf(session as unknown as Parameters<typeof planOf>[0]));
+    return { offsets: plan.map(({ from }) => from), said };
+  }
+
+  /** The wait for workers to read partition 0 up to this offset; returns how much was left, look by look. */
+  async waits(to: number, signal = new AbortController().signal): Promise<readonly number[]> {
+    const left: number[] = [];
+    const due = [{ partition: 0, from: 0, to }];
+    const tools = { ...this.#tools, context: { stop: signal } };
+    await this.loop.runtime.until(caughtUp(tools, due, 60_000, (now) => left.push(now)));
+    return left;
   }
 
   /** The committed offsets of both partitions that have a ledger. */

@@ -176,3 +176,30 @@ test('a partition that has lost requests since they were answered is not read ag
   at.answered(1, 12);
   expect((await at.replay()).plan.map(({ below }) => below)).toEqual([8, 12]);
 });
+
+test('a replay waits until workers have read what is due', async () => {
+  expect(await stage().waits(8)).toEqual([0]);
+});
+
+test('a replay that waits ends at a signal, and says how much workers have not read again', async () => {
+  await expect(stage().waits(10, AbortSignal.abort())).rejects.toMatchObject({
+    code: 'STOPPING',
+    message: 'stopped by a signal; 2 requests still have to be read again',
+  });
+});
+
+test('a replay is planned of all partitions, or of the one that is named if there is such', async () => {
+  expect((await stage().plans({ offset: 2 })).offsets).toEqual([2, 2]);
+  expect((await stage().plans({ offset: 3, partition: 1 })).offsets).toEqual([3]);
+  await expect(stage().plans({ offset: 0, partition: 3 })).rejects.toMatchObject({
+    code: 'NOT_FOUND',
+    message: "'id.requests' has no partition 3: there are 3",
+  });
+});
+
+test('a replay says of a group that has read nothing that it may be the wrong one', async () => {
+  const unread = new ReplayStage();
+  unread.requests(0, 2);
+  expect((await unread.plans({ offset: 0 })).said).toMatch(/^group 'idalloc' has read nothing of 'id\.requests' yet/);
+  expect((await stage().plans({ offset: 0, partition: 0 })).said).toBe('');
+});

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { definition } from '../../../src/cli/sequence/sequence-run.ts';
+import { cli } from '../harness.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
 const PLAIN = { next: 1, step: 1, max: MAX, format: '', closed: false, edition: 1 };
@@ -19,6 +20,16 @@ test('what is not changed stays', () => {
   const before = { next: 7, step: 2, max: 99, format: 'A{number}', closed: false, edition: 3 };
   expect(definition('invoices', before, {})).toEqual(before);
   expect(definition('invoices', before, { format: 'B{number}' })).toEqual({ ...before, format: 'B{number}' });
+});
+
+test('a new one that is wrong is refused before any server is asked', async () => {
+  const { code, err } = await cli(['sequence', 'create', 'invoices', '--start', '9', '--max', '5']);
+  expect([code, err]).toEqual([78, expect.stringContaining('invoices continues at 9, which is beyond its largest')]);
+});
+
+test('a sequence is not closed, and no server is asked, before that was confirmed', async () => {
+  const { code, err } = await cli(['sequence', 'close', 'invoices']);
+  expect([code, err]).toEqual([1, expect.stringMatching(/^NOT_CONFIRMED: Close the sequence invoices\? It can't be/)]);
 });
 
 test.each([

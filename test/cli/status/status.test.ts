@@ -1,6 +1,8 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { CliContext } from '../../../src/cli/context.ts';
+import { askAll, placeOfHolder } from '../../../src/cli/status/ask.ts';
 import { rowOf } from '../../../src/cli/status/status-run.ts';
 import { cli } from '../harness.ts';
 
@@ -64,6 +66,16 @@ describe('idalloc status', () => {
     expect(out).toContain('1 of 3 workers ready, 1 not ready, 1 unreachable\n');
   });
 
+  test('has a line for a worker only if there is something to say', async () => {
+    const addresses = [await worker({ ...STATUS, detail: 'fine' }), await worker({ reason: 'STARTING' }, 503)];
+    const { out } = await cli(['status', ...addresses]);
+    expect(out.trimEnd().split('\n').slice(1)).toEqual([
+      expect.stringMatching(/ready/),
+      expect.stringMatching(/STARTING/),
+      '1 of 2 workers ready, 1 not ready, 0 unreachable',
+    ]);
+  });
+
   test('prints the same as JSON, and succeeds if all are ready', async () => {
     const address = await worker(STATUS);
     const { code, out } = await cli(['status', address, address, '--json']);
@@ -118,6 +130,22 @@ describe('idalloc status', () => {
 
   test('--all needs etcd, and says so', async () => {
     expect(await cli(['status', '--all'])).toMatchObject({ code: 78, err: expect.stringContaining('ETCD_ENDPOINTS') });
+  });
+
+  test('asks a holder of this machine where only that reaches it, if its address refuses', async () => {
+    const [within, refusing] = [await worker(STATUS), await deserted()];
+    const context = { stop: new AbortController().signal } as CliContext;
+    const places = [{ address: refusing, otherwise: within }, { address: refusing }];
+    expect(await askAll(context, places, '/status')).toEqual([
+      { code: 200, body: JSON.stringify(STATUS) },
+      { fault: expect.stringContaining('ECONNREFUSED') },
+    ]);
+    const here = { env: { OPS_HOST: '0.0.0.0' }, hostIp: () => '192.0.2.1' };
+    expect(placeOfHolder(here, { host: '192.0.2.1', port: 9 })).toEqual({
+      address: '192.0.2.1:9',
+      otherwise: '127.0.0.1:9',
+    });
+    expect(placeOfHolder(here, { host: '192.0.2.2', port: 9 })).toEqual({ address: '192.0.2.2:9' });
   });
 
   test('ends with the signal that stops it, though a worker never answers', async () => {
