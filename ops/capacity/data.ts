@@ -21,6 +21,8 @@ export interface CapacityData {
     readonly rounds?: number;
     readonly points: readonly LatencyPoint[];
   };
+  /** What a request of one ID costs a worker with 12 partitions that has run for a minute, by rising rates. */
+  readonly rates: readonly RateCost[];
   /** One worker over so many partitions; the first is 1. */
   readonly partitions: readonly (Served & { readonly partitions: number })[];
   /** So many workers over 12 partitions. */
@@ -67,6 +69,9 @@ export interface Served {
   /** Memory of a worker at the end, in MiB. */
   readonly memoryMib: number;
 }
+
+/** Where so many requests a second come evenly. */
+export type RateCost = Pick<Served, 'requestsPerS' | 'workerUs' | 'brokerUs'>;
 
 export interface LatencyPoint {
   /** Of the maximum. */

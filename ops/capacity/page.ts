@@ -6,12 +6,14 @@ import {
   COPIES,
   DISK_SPARE,
   type Goal,
-  KEPT_S,
   LAYOUT_IDS_PER_S,
   LOAD,
+  OUTLIVES_S,
   type Plan,
   planOf,
   REPLICAS,
+  RETENTION_S,
+  ROOM_TO_GROW,
   SPARE_WORKERS,
 } from './plan.ts';
 
@@ -25,6 +27,7 @@ export const GOALS: readonly Goal[] = [
 const whole = (value: number) => Math.round(value).toLocaleString('en');
 const few = (value: number) => Number(value.toPrecision(3)).toLocaleString('en');
 
+const DAY_S = 86_400;
 const gigabytes = (bytes: number) => few(bytes / 1e9);
 const minutes = (seconds: number) => few(seconds / 60);
 
@@ -54,14 +57,53 @@ function grown(name: string, rows: readonly (readonly [number, Served])[]): stri
   );
 }
 
+/** What a request costs where few come at a time. */
+function atRates({ rates }: CapacityData): string {
+  return table(
+    ['requests/s', "worker's µs each", "broker's µs each", "a worker's share of a core"],
+    rates.map(({ requestsPerS, workerUs, brokerUs }) => [
+      whole(requestsPerS),
+      few(workerUs),
+      few(brokerUs),
+      `${whole((requestsPerS * workerUs) / 1e4)} %`,
+    ]),
+  );
+}
+
+/** For how long a ledger may be kept: by default, and as sequences may need it. */
+const RETENTIONS_S: readonly number[] = [RETENTION_S, 7 * DAY_S, 30 * DAY_S];
+
+/** What grows with the time for which the ledger is kept. */
+function kept(data: CapacityData): string {
+  const [goal] = GOALS as readonly [Goal, ...Goal[]];
+  return table(
+    ['ledger kept for', 'entries', 'ledger, GB', 'disk, GB', 'memory, GB', 'restore, min'],
+    RETENTIONS_S.map((retentionS) => {
+      const plan = planOf(data, goal, retentionS);
+      return [
+        retentionS % DAY_S === 0 ? `${retentionS / DAY_S} days` : `${retentionS / 3_600} h`,
+        whole(plan.entries),
+        gigabytes(plan.ledgerBytes),
+        gigabytes(plan.indexBytes),
+        gigabytes(plan.memoryBytes),
+        minutes(plan.restoreS),
+      ];
+    }),
+  );
+}
+
 type Row = readonly [what: string, how: string, of: (plan: Plan, goal: Goal) => string];
 
 /** The arithmetic of a plan: what, by which rule, and the result. */
 const ROWS: readonly Row[] = [
   ['IDs/s', 'requests/s × IDs in each', (_, { requestsPerS, count }) => whole(requestsPerS * count)],
-  ["worker's µs for a request", 'from the first table below, between its rows', ({ workerUs }) => few(workerUs)],
-  ['cores of workers', 'requests/s × µs ÷ 1,000,000', ({ workerCores }) => few(workerCores)],
-  ['cores of brokers', `${REPLICAS} replicas × requests/s × µs ÷ 1,000,000`, ({ brokerCores }) => few(brokerCores)],
+  ["busy worker's µs for a request", 'from the first table below, between its rows', ({ workerUs }) => few(workerUs)],
+  ['cores of busy workers', 'requests/s × µs ÷ 1,000,000', ({ workerCores }) => few(workerCores)],
+  [
+    'cores of busy brokers',
+    `${REPLICAS} replicas × requests/s × µs ÷ 1,000,000`,
+    ({ brokerCores }) => few(brokerCores),
+  ],
   [
     '**workers**',
     `cores ÷ ${LOAD}, or IDs/s ÷ (${LAYOUT_IDS_PER_S.toLocaleString('en')} × ${LOAD}) if that is more; + ${SPARE_WORKERS}`,
@@ -69,7 +111,7 @@ const ROWS: readonly Row[] = [
   ],
   [
     '**partitions**',
-    `2 for each worker, or requests/s ÷ (rate of one partition × ${LOAD}) if that is more`,
+    `2 for each worker, or requests/s ÷ (rate of one partition × ${LOAD}) if that is more; × ${ROOM_TO_GROW} to grow`,
     ({ partitions }) => `**${partitions}**`,
   ],
   [
@@ -77,7 +119,7 @@ const ROWS: readonly Row[] = [
     `cores ÷ (${BROKER_CORES} × ${LOAD}), at least ${REPLICAS}`,
     ({ brokers }) => `**${brokers}**`,
   ],
-  ['entries', `requests/s × ${KEPT_S / 3_600} h`, ({ entries }) => whole(entries)],
+  ['entries', `requests/s × ${(RETENTION_S + OUTLIVES_S) / 3_600} h`, ({ entries }) => whole(entries)],
   [
     'written by all brokers, MB/s',
     `requests/s × bytes of request, entry and reply × ${REPLICAS} replicas`,
@@ -100,7 +142,12 @@ const ROWS: readonly Row[] = [
     'entries ÷ partitions ÷ restored/s',
     (plan) => minutes(plan.partitionRestoreS),
   ],
-  ['core hours a year', 'cores × 8,760 h', ({ cpuHoursPerYear }) => whole(cpuHoursPerYear)],
+  [
+    'cores in use',
+    `requests/s × µs [at that rate](#at-low-rates): of a worker at its share, and of ${REPLICAS} brokers at all of it`,
+    ({ usedCores }) => few(usedCores),
+  ],
+  ['core hours a year', 'cores in use × 8,760 h', ({ cpuHoursPerYear }) => whole(cpuHoursPerYear)],
 ];
 
 function planned(data: CapacityData): string {
@@ -190,8 +237,11 @@ function latencyText({ rounds }: CapacityData['latency']): string {
     : `Each row has the medians of ${rounds} rounds.`;
 }
 
-/** The generated parts of the page, by the name of their markers. */
-export function partsOf(data: CapacityData): Readonly<Record<string, string>> {
+/** The generated parts of a page, by the name of their markers. */
+export type Parts = Readonly<Record<string, string>>;
+
+/** The parts of the page on capacity. */
+export function partsOf(data: CapacityData): Parts {
   const { machine, counts, partitions, workers, latency, index } = data;
   return {
     headline: headline(data),
@@ -241,6 +291,8 @@ ${latencyText(latency)}`,
     ),
     doors: ways(data),
     plan: planned(data),
+    kept: kept(data),
+    rates: atRates(data),
   };
 }
 
@@ -248,20 +300,19 @@ ${latencyText(latency)}`,
 const PART = /(<!-- figures: (\w+) -->\n)[\s\S]*?(<!-- end -->)/g;
 
 /**
- * The page with its generated parts.
+ * A page with its generated parts.
  *
  * @throws Error if the page lacks a part, or names one that does not exist.
  */
-export function pageOf(page: string, data: CapacityData): string {
-  const parts = partsOf(data);
+export function pageOf(page: string, parts: Parts): string {
   const seen = new Set<string>();
   const text = page.replaceAll(PART, (_, begin: string, name: string, end: string) => {
     const part = parts[name];
-    if (part === undefined) throw new Error(`the page on capacity names figures '${name}', which do not exist`);
+    if (part === undefined) throw new Error(`the page names figures '${name}', which do not exist`);
     seen.add(name);
     return `${begin}\n${part}\n\n${end}`;
   });
   const lacks = Object.keys(parts).filter((name) => !seen.has(name));
-  if (lacks.length > 0) throw new Error(`the page on capacity does not show the figures ${lacks.join(', ')}`);
+  if (lacks.length > 0) throw new Error(`the page does not show the figures ${lacks.join(', ')}`);
   return text;
 }

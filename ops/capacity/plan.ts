@@ -1,4 +1,4 @@
-import type { CapacityData, IndexSize, Served } from './data.ts';
+import type { CapacityData, IndexSize, RateCost, Served } from './data.ts';
 
 /** A load to plan for. */
 export interface Goal {
@@ -9,11 +9,15 @@ export interface Goal {
 
 /** What a goal needs, by the figures of a run. */
 export interface Plan {
-  /** Processor time of the workers for a request, in µs. */
+  /** Processor time of busy workers for a request, in µs. */
   readonly workerUs: number;
+  /** Of busy workers and brokers, which serve many requests with each call. */
   readonly workerCores: number;
   readonly brokerCores: number;
+  /** What all of them use at this rate, at which each call serves fewer. */
+  readonly usedCores: number;
   readonly workers: number;
+  /** To be created: more than the load needs. */
   readonly partitions: number;
   readonly brokers: number;
   readonly entries: number;
@@ -40,8 +44,13 @@ export const SPARE_WORKERS = 2;
 export const REPLICAS = 3;
 /** Cores of a broker. */
 export const BROKER_CORES = 8;
-/** LEDGER_RETENTION_MS and the hour by which a segment may outlive it. */
-export const KEPT_S = 27 * 3_600;
+/** The number of partitions can't be changed, and the load may grow. */
+export const ROOM_TO_GROW = 4;
+const HOUR_S = 3_600;
+/** LEDGER_RETENTION_MS by default. */
+export const RETENTION_S = 26 * HOUR_S;
+/** By how much a segment may outlive it. */
+export const OUTLIVES_S = HOUR_S;
 /** Each partition has its owner and one standby, as INDEX_STANDBYS=1. */
 export const COPIES = 2;
 /** Old entries are dropped in large steps. */
@@ -50,8 +59,11 @@ export const DISK_SPARE = 2;
 export const LAYOUT_IDS_PER_S = 4_096_000;
 const HOURS_PER_YEAR = 8_760;
 
-/** What a goal needs by these figures. Workers and brokers are whole, partitions a multiple of the workers. */
-export function planOf(data: CapacityData, { requestsPerS, count }: Goal): Plan {
+/**
+ * What a goal needs by these figures, with a ledger that is kept for so long. Workers and brokers are whole, partitions
+ * a multiple of the workers.
+ */
+export function planOf(data: CapacityData, { requestsPerS, count }: Goal, retentionS = RETENTION_S): Plan {
   const [usual, largest, onePartition] = [first(data.counts), last(data.index), first(data.partitions)];
   const of = (figure: Figure) => between(data.counts, count, figure);
   const workerUs = of('workerUs');
@@ -65,13 +77,18 @@ export function planOf(data: CapacityData, { requestsPerS, count }: Goal): Plan 
   const byLayout = Math.ceil((requestsPerS * count) / (LAYOUT_IDS_PER_S * LOAD));
   const workers = Math.max(byCpu, byLayout) + SPARE_WORKERS;
   const least = Math.max(2 * workers, requestsPerS / (onePartition.requestsPerS * LOAD));
-  const partitions = workers * Math.ceil(least / workers);
-  const entries = requestsPerS * KEPT_S;
+  const partitions = workers * Math.ceil((ROOM_TO_GROW * least) / workers);
+  const usedUs = (figure: 'workerUs' | 'brokerUs', rate: number) =>
+    atRate([...data.rates, usual], rate, figure) + of(figure) - usual[figure];
+  const eachUs = usedUs('workerUs', requestsPerS / workers) + REPLICAS * usedUs('brokerUs', requestsPerS);
+  const usedCores = (requestsPerS * eachUs) / 1e6;
+  const entries = requestsPerS * (retentionS + OUTLIVES_S);
   const ownEntries = (entries * COPIES) / workers;
   return {
     workerUs,
     workerCores,
     brokerCores,
+    usedCores,
     workers,
     partitions,
     brokers: Math.max(REPLICAS, Math.ceil(brokerCores / (BROKER_CORES * LOAD))),
@@ -82,7 +99,7 @@ export function planOf(data: CapacityData, { requestsPerS, count }: Goal): Plan 
     memoryBytes: ownEntries * addedBytes(data.index, 'memoryBytesPerEntry') + usual.memoryMib * 2 ** 20,
     restoreS: ownEntries / largest.restorePerS,
     partitionRestoreS: entries / partitions / largest.restorePerS,
-    cpuHoursPerYear: (workerCores + brokerCores) * HOURS_PER_YEAR,
+    cpuHoursPerYear: usedCores * HOURS_PER_YEAR,
   };
 }
 
@@ -97,6 +114,19 @@ function between(counts: readonly Served[], count: number, figure: Figure): numb
   if (above.count === below.count) return figureOf(above);
   const share = (count - below.count) / (above.count - below.count);
   return figureOf(below) + share * (figureOf(above) - figureOf(below));
+}
+
+/**
+ * What a request costs at a rate, between rates that were measured, in rising order: it falls evenly if both are
+ * logarithms. Fewer requests than were measured cost together what the fewest did; more cost as much each as the most.
+ */
+function atRate(points: readonly RateCost[], requestsPerS: number, figure: 'workerUs' | 'brokerUs'): number {
+  const above = points.find((one) => one.requestsPerS >= requestsPerS) ?? last(points);
+  const below = points.findLast((one) => one.requestsPerS < requestsPerS);
+  if (below === undefined) return (above[figure] * above.requestsPerS) / requestsPerS;
+  if (above === below) return above[figure];
+  const share = Math.log(requestsPerS / below.requestsPerS) / Math.log(above.requestsPerS / below.requestsPerS);
+  return below[figure] * (above[figure] / below[figure]) ** share;
 }
 
 /**

@@ -45,7 +45,7 @@ async function used(args: readonly string[], env: Topics['env'], directory: stri
   child.stdout?.on('data', (text) => {
     stdout += text;
   });
-  const exit = once(child, 'exit');
+  const exit = once(child, 'close'); // its output has been read then, which 'exit' does not say
   let [cpuMs, memory, disk] = [0, 0, 0];
   while (child.exitCode === null && child.signalCode === null) {
     cpuMs = Math.max(cpuMs, cpuMsOf(child.pid) || 0);

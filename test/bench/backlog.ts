@@ -17,10 +17,10 @@ export interface Rate {
   /** Processor time per request, in microseconds; other load on the machine changes it less than the rate. */
   readonly cpu_us: number;
   /**
-   * Of it, what the busiest thread used, which is the main thread of a process in JavaScript; the rest is of threads
-   * that compile, collect memory, or serve sockets. Left out if the system does not report it.
+   * Of it, what the thread used that runs the program; the rest is of threads that compile, collect memory, or serve
+   * sockets. Left out where it is not known.
    */
-  readonly busiest_thread_us?: number;
+  readonly main_thread_us?: number;
   /** The same of what was looked at besides. */
   readonly beside_us?: number;
 }
@@ -29,8 +29,8 @@ export interface Rate {
 export interface Measured extends Pick<Running, 'cpuMs' | 'check'> {
   /** Processor time of another process, which is looked at besides. */
   besideMs?(): number;
-  /** Processor time of each thread, by its number. */
-  threadsMs?(): ReadonlyMap<string, number>;
+  /** Processor time of the thread that runs the program; NaN if that is not known. */
+  mainThreadMs?(): number;
 }
 
 /** Nothing was measured, since all replies were there at the first look after the begin of the measurement. */
@@ -81,7 +81,7 @@ export async function rateOf(
     atMs: performance.now(),
     cpuMs: running.cpuMs(),
     besideMs: running.besideMs?.() ?? Number.NaN,
-    threadsMs: running.threadsMs?.() ?? new Map<string, number>(),
+    mainThreadMs: running.mainThreadMs?.() ?? Number.NaN,
   });
   let from: ReturnType<typeof look> | undefined;
   let rate: Rate | undefined;
@@ -94,12 +94,12 @@ export async function rateOf(
     if (seen < requests) return false;
     const [begin, now] = [from, look(seen)];
     const served = now.seen - begin.seen;
+    const mainThreadMs = now.mainThreadMs - begin.mainThreadMs;
     const usEach = (tookMs: number) => Number(((1_000 * tookMs) / served).toFixed(1));
-    const threads = [...now.threadsMs].map(([thread, ms]) => ms - (begin.threadsMs.get(thread) ?? 0));
     rate = {
       requests_per_s: Math.round((1_000 * served) / (now.atMs - begin.atMs)),
       cpu_us: usEach(now.cpuMs - begin.cpuMs),
-      ...(threads.length === 0 ? {} : { busiest_thread_us: usEach(Math.max(...threads)) }),
+      ...(Number.isNaN(mainThreadMs) ? {} : { main_thread_us: usEach(mainThreadMs) }),
       ...(running.besideMs === undefined ? {} : { beside_us: usEach(now.besideMs - begin.besideMs) }),
     };
     return true;

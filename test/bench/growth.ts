@@ -5,6 +5,7 @@ import type { Served } from '../../ops/capacity/data.ts';
 import { table } from '../../src/cli/output.ts';
 import { fillLedger } from '../support/filled-ledger.ts';
 import { Realm } from '../support/realm.ts';
+import { emptyFetches, metadataCalls } from './calls.ts';
 import { fittedExponent, type Growth, growthOf } from './growth-rate.ts';
 import { indexGrowth } from './index-growth.ts';
 import { optionsOf } from './options.ts';
@@ -51,7 +52,7 @@ interface Table {
  * The exponent that a cost may have. More of anything should cost a request nothing; but several workers share the
  * cores of this machine.
  */
-const MOST = { 'worker us': 0.5, MiB: 1, 'restore ms': 1, 'start ms': 1 };
+const MOST = { 'worker us': 0.5, MiB: 1, 'restore ms': 1, 'start ms': 1, 'fetch us': 0.5, calls: 1 };
 
 function tableOf(name: string, rows: readonly Row[]): Table {
   const costs = Object.entries(MOST).filter(([cost]) => rows[0]?.figures[cost] !== undefined);
@@ -102,6 +103,31 @@ async function starts(report: ReportServers): Promise<readonly Row[]> {
   }
   return rows;
 }
+const OF_FETCHES = 'partitions, a fetch that finds nothing';
+const FETCHED = [8, 256, 1_000];
+
+async function fetches(report: ReportServers): Promise<readonly Row[]> {
+  const found = await emptyFetches(report, effort, FETCHED);
+  return found.map(({ tailUs, brokerUs, namedUs }, i) => {
+    const figures = { 'fetch us': tailUs, 'broker us': brokerUs, 'us without a session': namedUs };
+    return { size: FETCHED[i] ?? Number.NaN, figures };
+  });
+}
+
+const OF_METADATA = 'reply topics, calls for metadata';
+const ANSWERED = 200_000;
+
+async function metadata({ stage }: ReportServers): Promise<readonly Row[]> {
+  const rows: Row[] = [];
+  for (const size of [1, 1_000, 2_000]) {
+    const named = await metadataCalls(stage, size, Math.round(effort.scale * ANSWERED));
+    const asked = named.filter((topics) => topics > 0); // the others look for brokers
+    rows.push({ size, figures: { calls: asked.length, 'topics named': asked.reduce((sum, one) => sum + one, 0) } });
+    say(`${size} reply topics: ${JSON.stringify(named)}`);
+  }
+  return rows;
+}
+
 const OF_SERVERS = 'entries, at a start';
 const OF_INDEX = 'entries of a partition, its index alone';
 /**
@@ -137,7 +163,7 @@ function indexTable(): Table {
 
 async function measured(): Promise<readonly Table[]> {
   const tables: Table[] = isWanted(OF_INDEX) ? [indexTable()] : [];
-  if (![...SERVING.map(([name]) => name), OF_SERVERS].some(isWanted)) return tables;
+  if (![...SERVING.map(([name]) => name), OF_FETCHES, OF_METADATA, OF_SERVERS].some(isWanted)) return tables;
   await using report = await ReportServers.start(say);
   for (const [name, grows, fixed, sizes] of SERVING.filter(([name]) => isWanted(name))) {
     const cases = sizes.map((size) => ({ ...fixed, [grows]: size }));
@@ -149,6 +175,8 @@ async function measured(): Promise<readonly Table[]> {
       ),
     );
   }
+  if (isWanted(OF_FETCHES)) tables.push(tableOf(OF_FETCHES, await fetches(report)));
+  if (isWanted(OF_METADATA)) tables.push(tableOf(OF_METADATA, await metadata(report)));
   if (isWanted(OF_SERVERS)) tables.push(tableOf(OF_SERVERS, await starts(report)));
   return tables;
 }

@@ -15,6 +15,8 @@ export interface Program {
   readonly command: string;
   /** Before those of the copy loop. */
   readonly args: readonly string[];
+  /** As a process of Node or of C does. A JVM runs the main function in a thread that it starts. */
+  readonly runsInFirstThread: boolean;
 }
 
 /** A contender that does not exit within this time of SIGTERM is killed. */
@@ -27,14 +29,16 @@ export class Running implements AsyncDisposable {
   readonly #contender: string;
   readonly #child: ChildProcess;
   readonly #index: string | undefined;
+  readonly #runsInFirstThread: boolean;
   readonly #ended: Promise<unknown>;
   #exit: string | undefined;
 
-  /** `index`: a directory to remove when the process is stopped. */
-  constructor(contender: string, child: ChildProcess, index: string | undefined) {
+  /** `index`: a directory to remove when the process is stopped; `runsInFirstThread`: see `Program`. */
+  constructor(contender: string, child: ChildProcess, index: string | undefined, runsInFirstThread = true) {
     this.#contender = contender;
     this.#child = child;
     this.#index = index;
+    this.#runsInFirstThread = runsInFirstThread;
     this.#ended = once(child, 'exit').then(([code, signal]) => {
       this.#exit = String(code ?? signal);
     });
@@ -61,10 +65,11 @@ export class Running implements AsyncDisposable {
   }
 
   /**
-   * Processor time of each thread that runs now, by the number of the thread; empty if the system does not report it.
+   * Processor time of the thread that runs the program; NaN if the program chose another thread than its first, or if
+   * the system does not report it.
    */
-  threadsMs(): ReadonlyMap<string, number> {
-    return threadsMsOf(this.#child.pid);
+  mainThreadMs(): number {
+    return this.#runsInFirstThread ? threadMs(this.#child.pid, this.#child.pid) : Number.NaN;
   }
 
   /** @throws Error when the process has exited by itself. */
@@ -100,18 +105,15 @@ export function cpuMsOf(pid: number | undefined): number {
  * times so short that ticks would show none. Elsewhere that of the process, or NaN if the system does not report it.
  */
 export function fineCpuMsOf(pid: number | undefined): number {
-  const threads = threadsMsOf(pid);
-  return threads.size === 0 ? cpuMsOf(pid) : threads.values().reduce((sum, ms) => sum + ms, 0);
+  const times = listed(`/proc/${pid}/task`).map((thread) => threadMs(pid, thread));
+  const known = times.filter((ms) => !Number.isNaN(ms));
+  return known.length === 0 ? cpuMsOf(pid) : known.reduce((sum, ms) => sum + ms);
 }
 
-function threadsMsOf(pid: number | undefined): ReadonlyMap<string, number> {
-  const tasks = `/proc/${pid}/task`;
-  const found = new Map<string, number>();
-  for (const task of listed(tasks)) {
-    const [ns] = procText(`${tasks}/${task}/schedstat`)?.split(' ') ?? [];
-    if (ns !== undefined) found.set(task, Number(ns) / 1e6);
-  }
-  return found;
+/** The processor time of a thread; NaN if it has ended, or the system does not report it. */
+function threadMs(pid: number | undefined, thread: number | string | undefined): number {
+  const [ns] = procText(`/proc/${pid}/task/${thread}/schedstat`)?.split(' ') ?? [];
+  return Number(ns) / 1e6;
 }
 
 /** The names in a directory of /proc; none if the process has ended, and where there is no /proc. */

@@ -1,6 +1,7 @@
 import { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import { KafkaPublisher } from '../../src/adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../../src/adapters/kafka/reply-topics.ts';
+import { Slots } from '../../src/async/slots.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { wallMs } from '../../src/core/units.ts';
@@ -14,7 +15,7 @@ import { Accounts } from '../../src/pipeline/accounts.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits } from '../../src/pipeline/junk-limits.ts';
-import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../../src/pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { UNTRACED } from '../../src/pipeline/trace.ts';
 import { RUNTIME } from '../../src/runtime.ts';
@@ -151,7 +152,7 @@ export class ServedPath implements Disposable {
       largeSlots: new Slots(LARGE_AT_ONCE),
       turns: new RecordTurns(RUNTIME),
       accounts: new Accounts({
-        rate: { usPerMs: 125, burstUs: 20_000 },
+        rate: { usPerMs: 125, burstUs: 5_000 },
         monotonicMs: RUNTIME.monotonicMs,
         accountOf: (replyTopic) => replyTopic,
         onWaits() {},

@@ -54,6 +54,8 @@ const MOST_IN_PROGRESS = 500;
 
 const plan = JSON.parse(process.argv[2] ?? '') as ServicePlan;
 const say = (message: FromService) => void process.send?.(message);
+/** Resolves when the message is written, and with it all before: what waits is lost when the process disconnects. */
+const sayLast = (message: FromService) => new Promise((resolve) => process.send?.(message, resolve));
 const ending = new AbortController();
 const calls: Record<string, number> = {};
 const retried: Record<string, number> = {};
@@ -253,7 +255,7 @@ await Promise.all([
 delays.disable();
 const metrics = { ...client.metrics() };
 await client.close();
-say({
+await sayLast({
   kind: 'end',
   loopDelayP99Ms: delays.percentile(99) / 1e6,
   loopDelayMaxMs: delays.max / 1e6,

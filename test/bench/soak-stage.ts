@@ -39,7 +39,8 @@ export class Service {
     const execArgv = ['--expose-gc', '--disable-warning=TimeoutNegativeWarning'];
     this.#child = fork(SERVICE, [JSON.stringify(plan)], { execArgv, serialization: 'advanced' });
     this.#child.on('message', (message: FromService) => this.#take(message));
-    this.#child.once('exit', (code, signal) => {
+    // Not 'exit', which may come before the last messages do.
+    this.#child.once('close', (code, signal) => {
       this.#ended = String(code ?? signal);
       this.#watchers.changed();
     });
@@ -70,7 +71,7 @@ export class Service {
   /** Ends it; returns what was wrong with its end, if anything was. */
   async end(): Promise<string | undefined> {
     this.tell('end');
-    const over = this.#ended === undefined ? once(this.#child, 'exit') : Promise.resolve();
+    const over = this.#ended === undefined ? once(this.#child, 'close') : Promise.resolve();
     const late = new AbortController();
     const isLate = pause(END_TIMEOUT_MS, true, { signal: late.signal }).catch(() => false);
     if ((await Promise.race([over, isLate])) === true) {

@@ -101,16 +101,23 @@ export class Stage implements AsyncDisposable {
     return { env, requests, ledger, replies, moreReplies, partitions };
   }
 
-  /** Creates topics of one partition, and waits until they have leaders. */
-  async #create(names: readonly string[]): Promise<void> {
-    const topics = names.map((name) => ({ name, partitions: 1, replicas: 1, configs: {} }));
+  /** Creates a topic that nobody writes to. */
+  async topic(partitions: number): Promise<string> {
+    const name = `b${unique()}.idle`;
+    await this.#create([name], partitions);
+    return name;
+  }
+
+  /** Creates topics, and waits until they have leaders. */
+  async #create(names: readonly string[], partitions = 1): Promise<void> {
+    const topics = names.map((name) => ({ name, partitions, replicas: 1, configs: {} }));
     const { controllerId } = await this.cluster.metadata([], CALL_TIMEOUT_MS);
     const { topics: created } = await this.cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) =>
       link.call('createTopics', { topics, timeoutMs: CALL_TIMEOUT_MS }),
     );
     const refused = created.find(({ errorCode }) => errorCode !== undefined);
     if (refused !== undefined) throw new Error(`topic ${refused.name} was not created: ${refused.errorCode}`);
-    await this.#led(names, 1);
+    await this.#led(names, partitions);
   }
 
   /**
@@ -124,12 +131,13 @@ export class Stage implements AsyncDisposable {
     const addresses = [this.#servers.brokers.join(','), requests, replies];
     const copied = [...addresses, `${topics.env.KAFKA_GROUP_ID}-copy`];
     if (typeof contender === 'object') {
-      const { name, command, args } = contender;
-      return new Running(name, this.#run([...args, ...copied], env, command), own);
+      const { name, command, args, runsInFirstThread } = contender;
+      return new Running(name, this.#run([...args, ...copied], env, command), own, runsInFirstThread);
     }
     const args = {
       worker: [main, 'worker'],
-      copy: [SCRIPTS.copy, ...copied],
+      // kafkajs sets timers in the past, of which Node would warn.
+      copy: ['--disable-warning=TimeoutNegativeWarning', SCRIPTS.copy, ...copied],
       wire: [SCRIPTS.wire, ...addresses, ledger],
     }[contender];
     return new Running(contender, this.#run(args, env), own);

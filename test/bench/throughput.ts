@@ -85,6 +85,7 @@ if (!(options.rounds >= 1 && options.rounds <= MOST_PAIRS)) refuse(`--rounds mus
 /** The limit of the default layout: 4,096 IDs in each millisecond. */
 const LIMIT_IDS_PER_S = 4_096_000;
 const say = (line: string) => process.stderr.write(`${line}\n`);
+const idsText = (ids: number) => (ids === 1 ? '1 ID' : `${ids} IDs`);
 
 /** The rate and the cost of a contender; undefined if it was too fast for so few requests. */
 async function serve(stage: Stage, ids: number, setup: Setup): Promise<Rate | undefined> {
@@ -130,9 +131,9 @@ async function roundOf(stage: Stage, ids: number, round: number): Promise<Round>
     const rate = await serve(stage, ids, SETUPS[name] as Setup);
     if (rate === undefined) continue;
     rates[name] = rate;
-    const busiest = rate.busiest_thread_us === undefined ? '' : `, ${rate.busiest_thread_us} of them of one thread`;
+    const main = rate.main_thread_us === undefined ? '' : `, ${rate.main_thread_us} of them of its main thread`;
     say(
-      `round ${round}, ${ids} IDs each, ${name}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} us of processor time${busiest}`,
+      `round ${round}, ${idsText(ids)} each, ${name}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} µs of processor time${main}`,
     );
   }
   return { rates, others_percent: Number(othersPercent().toFixed(1)) };
@@ -140,39 +141,43 @@ async function roundOf(stage: Stage, ids: number, round: number): Promise<Round>
 
 const UNKNOWN = Number.NaN;
 
+/** The median of what is known; undefined if nothing is. */
+function medianOf(values: readonly (number | undefined)[]): number | undefined {
+  const known = values.filter((value): value is number => Number.isFinite(value));
+  return known.length === 0 ? undefined : Number(median(known).toFixed(3));
+}
+
+/** The medians of a contender, and of its ratios to the worker in the same round. */
+function mediansOf(name: string, rounds: readonly Rates[]) {
+  const own = (of: (rate: Rate) => number) => medianOf(rounds.map(({ [name]: rate }) => rate && of(rate)));
+  const toWorker = (of: 'requests_per_s' | 'cpu_us') =>
+    medianOf(rounds.map(({ [name]: rate, worker }) => rate && worker && rate[of] / worker[of]));
+  return {
+    name,
+    requests_per_s: own((rate) => rate.requests_per_s),
+    cpu_us: own((rate) => rate.cpu_us),
+    main_thread_us: own(({ main_thread_us = UNKNOWN }) => main_thread_us),
+    other_threads_us: own(({ cpu_us, main_thread_us = UNKNOWN }) => cpu_us - main_thread_us),
+    requests_per_s_ratio: toWorker('requests_per_s'),
+    cpu_ratio: toWorker('cpu_us'),
+  };
+}
+
 function resultOf(ids: number, found: readonly Round[]) {
   const limit = Math.round(LIMIT_IDS_PER_S / ids);
   const rounds = found.map(({ rates }) => rates);
-  const medianOf = (of: (rates: Rates) => number) => {
-    const values = rounds.map(of).filter((value) => value > 0);
-    return values.length === 0 ? undefined : Number(median(values).toFixed(3));
-  };
-  const ratio = (one: string, other: string, of: keyof Rate) =>
-    medianOf(({ [one]: first, [other]: second }) => (first?.[of] ?? UNKNOWN) / (second?.[of] ?? UNKNOWN));
-  const own = (of: keyof Rate) => medianOf(({ worker }) => worker?.[of] ?? UNKNOWN);
   return {
     ids_per_request: ids,
-    requests_per_s: own('requests_per_s'),
-    cpu_us: own('cpu_us'),
-    busiest_thread_us: own('busiest_thread_us'),
-    requests_per_s_ratio: ratio('worker', 'copy', 'requests_per_s'),
-    wire_ratio: ratio('worker', 'wire', 'requests_per_s'),
     limit_requests_per_s: limit,
-    limit_ratio: medianOf(({ worker }) => (worker?.requests_per_s ?? UNKNOWN) / limit),
-    /** Of each of the others to the worker. */
-    beside: beside.map((name) => ({
-      name,
-      requests_per_s_ratio: ratio(name, 'worker', 'requests_per_s'),
-      cpu_ratio: ratio(name, 'worker', 'cpu_us'),
-      busiest_thread_ratio: ratio(name, 'worker', 'busiest_thread_us'),
-    })),
+    limit_ratio: medianOf(rounds.map(({ worker }) => worker && worker.requests_per_s / limit)),
+    contenders: ['worker', ...beside].map((name) => mediansOf(name, rounds)),
     goals: ids === 1 ? judged(rounds) : [],
     others_percent: Math.max(...found.map(({ others_percent }) => others_percent)),
     rounds: found,
   };
 }
 
-const shown = (value: number | undefined) => (value === undefined ? 'not measured' : String(value));
+const shown = (value: number | undefined, digits: number) => value?.toFixed(digits) ?? '–';
 
 function goalsText(goals: readonly Judged[]): string {
   const columns = ['the worker', '>mean', '>spread', '>goal', ''];
@@ -186,21 +191,29 @@ function goalsText(goals: readonly Judged[]): string {
   return goals.length === 0 ? '' : `${table(columns, rows)}Spread: ${METHOD}.\n`;
 }
 
-function textOf(result: ReturnType<typeof resultOf>): string {
-  const { ids_per_request: ids, requests_per_s: perSecond, limit_ratio: toLimit, cpu_us: cpu } = result;
-  const lines = [
-    `${ids} IDs per request: ${shown(perSecond)} requests/s, ${shown(toLimit)} times the limit of the layout; ` +
-      `${shown(cpu)} us of processor time, ${shown(result.busiest_thread_us)} of them of its main thread`,
-    ...result.beside.map(({ name, requests_per_s_ratio: rate, cpu_ratio: all, busiest_thread_ratio: busiest }) =>
-      rate === undefined
-        ? `  ${name}: too few requests to measure it`
-        : `  ${name}: ${shown(rate)} times the requests/s, ${shown(all)} times the processor time of each, ` +
-          `${shown(busiest)} times that of the busiest thread`,
-    ),
-  ];
+const ABOUT_MAIN =
+  'µs: processor time of a request. The main thread runs the program; others compile, collect memory or serve sockets.';
+const ABOUT_ALL = '–: a JVM runs the program in a thread of its own, so only the whole process is known.';
+
+function textOf({
+  ids_per_request: ids,
+  contenders,
+  limit_ratio: toLimit,
+  ...result
+}: ReturnType<typeof resultOf>): string {
+  const columns = [`${idsText(ids)} per request`, '>requests/s', ">to worker's", '>µs', '>main thread', '>others'];
+  const rows = contenders.map((one) => [
+    one.name,
+    shown(one.requests_per_s, 0),
+    shown(one.requests_per_s_ratio, 2),
+    ...[one.cpu_us, one.main_thread_us, one.other_threads_us].map((us) => shown(us, 1)),
+  ]);
+  const lines = [ABOUT_MAIN];
+  if (contenders.some((one) => one.main_thread_us === undefined)) lines.push(ABOUT_ALL);
+  lines.push(`The worker's rate is ${shown(toLimit, 3)} times the limit of the layout.`);
   const busy = result.others_percent > MOST_OTHERS_PERCENT;
   if (busy) lines.push(`Others took up to ${result.others_percent} % of the machine: figures of a quiet one differ.`);
-  return `${lines.join('\n')}\n${goalsText(result.goals)}`;
+  return `${table(columns, rows)}${lines.join('\n')}\n${goalsText(result.goals)}`;
 }
 
 using peers = await Peers.compiled(

@@ -2,29 +2,32 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type CapacityData, CRASH, readData, type Served } from '../../ops/capacity/data.ts';
+import { goalsOf } from '../../ops/capacity/goals.ts';
 import { contradictionsOf, noiseOf } from '../../ops/capacity/odd.ts';
 import { GOALS, pageOf, partsOf } from '../../ops/capacity/page.ts';
 import { planOf } from '../../ops/capacity/plan.ts';
 import { plotsOf, svgOf } from '../../ops/capacity/plots.ts';
-import { PAGE_FILE, PICTURES } from '../../ops/capacity/write.ts';
-import { linksOf } from '../support/docs.ts';
+import { PAGES, PICTURES } from '../../ops/capacity/write.ts';
+import { linksOf, readPage } from '../support/docs.ts';
 
 const DATA = readData();
-const PAGE = readFileSync(PAGE_FILE, 'utf8');
+const PAGE = readPage('docs/operations/capacity.md');
+
+test.for(PAGES)('$file has the figures of the kept run; else run `npm run bench:report -- --redraw`', (one) => {
+  const page = readPage(one.file);
+  expect(page).toBe(pageOf(page, one.partsOf(DATA)));
+});
 
 describe('the page on capacity', () => {
-  test('has the figures of the kept run; else run `npm run bench:report -- --redraw`', () => {
-    expect(PAGE).toBe(pageOf(PAGE, DATA));
-  });
-
   test.for(plotsOf(DATA))('its plot $name is drawn from the kept run', async (plot) => {
     expect(readFileSync(join(PICTURES, `${plot.name}.svg`), 'utf8')).toBe(await svgOf(plot));
     expect(linksOf(PAGE)).toContain(`../pictures/${plot.name}.svg`);
   });
 
   test('shows every part, and only parts that exist', () => {
-    expect(() => pageOf('<!-- figures: plan -->\n<!-- end -->', DATA)).toThrow(/does not show the figures headline, /);
-    expect(() => pageOf('<!-- figures: other -->\n<!-- end -->', DATA)).toThrow(/'other', which do not exist/);
+    const of = (name: string) => pageOf(`<!-- figures: ${name} -->\n<!-- end -->`, partsOf(DATA));
+    expect(() => of('plan')).toThrow(/does not show the figures headline, /);
+    expect(() => of('other')).toThrow(/'other', which do not exist/);
   });
 
   test('says of each way what a crash loses', () => {
@@ -92,12 +95,14 @@ describe('the plan', () => {
     memoryMib: 100,
     ...more,
   });
+  const HOUR_S = 3_600;
   const data: CapacityData = {
     ...DATA,
     counts: [
       served({}),
       served({ count: 101, workerUs: 20, brokerUs: 40, bytes: { requests: 1, ledger: 400, replies: 1 } }),
     ],
+    rates: [{ requestsPerS: 500, workerUs: 40, brokerUs: 80 }],
     partitions: [{ partitions: 1, ...served({ requestsPerS: 10_000 }) }],
     // 2,000 bytes of memory without entries, and 2 for each.
     index: [
@@ -106,7 +111,7 @@ describe('the plan', () => {
     ],
   };
 
-  test('has half of the cores to spare, two workers more, and enough partitions for all', () => {
+  test('has half of the cores to spare, two workers more, and four times the partitions that all need', () => {
     // 2 s of processor time a second need 4 half-loaded cores; 200,000 requests/s 40 partitions at 5,000/s each.
     const plan = planOf(data, { requestsPerS: 200_000, count: 1 });
     expect(plan).toMatchObject({
@@ -114,10 +119,25 @@ describe('the plan', () => {
       workerCores: 2,
       brokerCores: 12,
       workers: 6,
-      partitions: 42,
+      partitions: 162,
       brokers: 3,
     });
-    expect(plan.cpuHoursPerYear).toBe(14 * 8_760);
+  });
+
+  test('uses more cores where few requests come at a time: by the rate of a worker, not by what busy ones take', () => {
+    const usedAt = (requestsPerS: number) => planOf(data, { requestsPerS, count: 1 }).usedCores;
+    // Three workers with a third of the rate each, and three replicas with all of it.
+    const brokerUs = (rate: number) => 80 * (20 / 80) ** (Math.log(rate / 500) / Math.log(100));
+    expect(usedAt(1_500)).toBeCloseTo((1_500 * (40 + 3 * brokerUs(1_500))) / 1e6, 9);
+    expect(usedAt(15_000), 'between both rates').toBeCloseTo((15_000 * (20 + 3 * brokerUs(15_000))) / 1e6, 9);
+    expect(usedAt(150), 'as much as at the lowest rate').toBeCloseTo((500 * (3 * 40 + 3 * 80)) / 1e6, 9);
+    const { usedCores, cpuHoursPerYear } = planOf(data, { requestsPerS: 1_500, count: 1 });
+    expect(cpuHoursPerYear).toBe(usedCores * 8_760);
+  });
+
+  test('takes IDs into account at a low rate as well', () => {
+    const [one, many] = [1, 51].map((count) => planOf(data, { requestsPerS: 1_500, count }).usedCores);
+    expect((many as number) - (one as number)).toBeCloseTo((1_500 * (5 + 3 * 10)) / 1e6, 9);
   });
 
   test('has a worker for each half of the layout where requests are large', () => {
@@ -134,12 +154,40 @@ describe('the plan', () => {
       data,
       { requestsPerS: 100, count: 1 },
     );
-    expect([workers, partitions]).toEqual([3, 6]);
+    expect([workers, partitions]).toEqual([3, 24]);
     expect(entries).toBe(100 * 27 * 3_600);
     expect(ledgerBytes).toBe(entries * 200 * 3);
     expect(indexBytes).toBeCloseTo(((entries * 2) / 3) * 10 * 2, 3);
     expect(memoryBytes).toBeCloseTo(((entries * 2) / 3) * 2 + 100 * 2 ** 20, 3);
     expect(restoreS).toBeCloseTo((entries * 2) / 3 / 100_000, 6);
-    expect(partitionRestoreS).toBeCloseTo(entries / 6 / 100_000, 6);
+    expect(partitionRestoreS).toBeCloseTo(entries / 24 / 100_000, 6);
+  });
+
+  test('has as many more entries as the ledger is kept longer', () => {
+    const goal = { requestsPerS: 100, count: 1 };
+    const [short, long] = [planOf(data, goal), planOf(data, goal, 53 * HOUR_S)];
+    expect(long.entries).toBe(2 * short.entries);
+    expect(long.ledgerBytes).toBe(2 * short.ledgerBytes);
+    expect(long.workers).toBe(short.workers);
+  });
+});
+
+describe('the goals of a worker', () => {
+  test('are beside what the run shows: all measurements of the case, and the latency at a tenth of the rate', () => {
+    const [one, ...counts] = DATA.counts;
+    const [own, ...ways] = DATA.ways;
+    const [alone, ...workers] = DATA.workers;
+    if (!one || !own || !alone) throw new Error('the kept run lacks these figures');
+    const data = {
+      ...DATA,
+      counts: [{ ...one, workerUs: 9.44 }, ...counts],
+      ways: [{ ...own, workerUs: 11.2 }, ...ways],
+      workers: [{ ...alone, workerUs: 8 }, ...workers],
+      latency: { ...DATA.latency, points: [{ share: 0.1, requestsPerS: 1, p50Ms: 7.5, p99Ms: 21 }] },
+    };
+    expect(goalsOf(data).goals).toContain('| 8 to 11.2 µs | 8 µs |');
+    expect(goalsOf(data).goals).toContain('| 7.5 and 21 ms | 5 and 20 ms |');
+    const lacking = { ...data, latency: { ...data.latency, points: [] } };
+    expect(() => goalsOf(lacking)).toThrow(/lacks a figure/);
   });
 });

@@ -31,7 +31,8 @@ const COMPILERS: Readonly<Record<Peer, (into: string, say: (line: string) => voi
       throw new MissingTool(`no JDK ${OLDEST_JDK[0]} or later (openjdk-17-jdk-headless)`);
     const libs = await installKafka(process.env, { cache: cacheDir(process.env), log: say });
     await compile(path, ['-d', into, '-cp', join(libs, '*'), source('Loop.java')]);
-    return { name: 'java', command: 'java', args: [...HEAP, '-cp', `${into}:${join(libs, '*')}`, 'Loop'] };
+    const args = [...HEAP, '-cp', `${into}:${join(libs, '*')}`, 'Loop'];
+    return { name: 'java', command: 'java', args, runsInFirstThread: false };
   },
   async librdkafka(into) {
     const path = which('cc', process.env);
@@ -42,7 +43,7 @@ const COMPILERS: Readonly<Record<Peer, (into: string, say: (line: string) => voi
     });
     const program = join(into, 'loop');
     await compile(path, ['-O2', '-o', program, source('loop.c'), '-lrdkafka']);
-    return { name: 'librdkafka', command: program, args: [] };
+    return { name: 'librdkafka', command: program, args: [], runsInFirstThread: true };
   },
 };
 

@@ -16,6 +16,8 @@ const PARTITIONS = 12;
 const CONNECTIONS = 32;
 const SECONDS = 4;
 const WARM_UP_SECONDS = 1;
+/** The broker and the worker have just been started, and compile their code meanwhile. */
+const YOUNG_SECONDS = 15;
 /** For the HTTP API, whose load is a number of requests. */
 const HTTP_REQUESTS: Readonly<Record<number, number>> = { 1: 60_000, 100: 30_000, 1000: 6_000 };
 const DRAWN = 1_000_000;
@@ -59,6 +61,7 @@ async function ownDoors({ servers }: ReportServers, effort: Effort): Promise<rea
   const { replyTopic, requestTopic } = realm;
   await using client = await IdClient.connect({ brokers: servers.brokers, replyTopic, requestTopic, prefetch: false });
   const doors: Door[] = [];
+  await closedLoop(() => client.request({ count: 1 }), IN_FLIGHT, YOUNG_SECONDS * effort.scale);
   for (const count of COUNTS) {
     doors.push(await measure('idalloc over Kafka', count, effort, () => client.request({ count })));
     const requests = Math.max(IN_FLIGHT, Math.round(effort.scale * (HTTP_REQUESTS[count] ?? 0)));

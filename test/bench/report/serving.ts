@@ -1,4 +1,4 @@
-import type { CapacityData, LatencyPoint, Served } from '../../../ops/capacity/data.ts';
+import type { CapacityData, LatencyPoint, RateCost, Served } from '../../../ops/capacity/data.ts';
 import { fill, rateOf } from '../backlog.ts';
 import { Load, type Percentiles, percentilesOf } from '../load.ts';
 import { cpuMsOf } from '../running.ts';
@@ -169,4 +169,38 @@ export async function latency({ stage }: ReportServers, effort: Effort): Promise
     return { share, requestsPerS: rate, p50Ms, p99Ms };
   });
   return { maximum, rounds, points };
+}
+
+const RATES = [100, 1_000, 10_000];
+/** For so long a process is young: it compiles what it runs. */
+const YOUNG = { seconds: 60, requestsPerS: 1_000 };
+const RATE_SECONDS = 8;
+
+/**
+ * What a request costs at rates so low that each call serves few, with what an idle worker does meanwhile. The median
+ * of the rounds counts.
+ */
+export async function rates({ stage, servers }: ReportServers, { scale, rounds, say }: Effort): Promise<RateCost[]> {
+  const topics = await stage.topics(USUAL.partitions);
+  await using running = stage.start('worker', topics);
+  await using load = new Load(stage, topics, running, 1);
+  await load.firstReply(START_TIMEOUT_MS);
+  await load.atRate('young', Math.ceil(scale * YOUNG.seconds * YOUNG.requestsPerS), YOUNG.requestsPerS);
+  const found = RATES.map((requestsPerS) => ({ requestsPerS, workerUs: [] as number[], brokerUs: [] as number[] }));
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const { requestsPerS, workerUs, brokerUs } of found) {
+      const total = Math.ceil(RATE_SECONDS * scale * requestsPerS);
+      const [workerMs, brokerMs] = [running.fineCpuMs(), cpuMsOf(servers.kafkaPid())];
+      await load.atRate(`round${round}rate${requestsPerS}`, total, requestsPerS);
+      workerUs.push((1_000 * (running.fineCpuMs() - workerMs)) / total);
+      brokerUs.push((1_000 * (cpuMsOf(servers.kafkaPid()) - brokerMs)) / total);
+      say(
+        `round ${round}, ${requestsPerS} requests/s: ${workerUs.at(-1)} µs of the worker, ${brokerUs.at(-1)} µs of the broker`,
+      );
+    }
+  }
+  const rounded = (values: readonly number[]) => Number(median(values).toFixed(1));
+  return found.map(({ requestsPerS, workerUs, brokerUs }) => {
+    return { requestsPerS, workerUs: rounded(workerUs), brokerUs: rounded(brokerUs) };
+  });
 }
