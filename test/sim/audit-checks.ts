@@ -5,18 +5,19 @@ import { TOLD_ANEW } from '../../src/cli/audit/numbers.ts';
 import { AuditReader } from '../../src/cli/audit/read.ts';
 import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';
+import type { Layout } from '../../src/core/layout.ts';
 import { isLost } from './decisions.ts';
 import type { FinalTopics } from './final-topics.ts';
 import type { History } from './history.ts';
 import { FIRST, pairAt } from './pairs.ts';
-import { CLOCK_MARGIN_MS, layout, PARTITIONS } from './setting.ts';
+import { CLOCK_MARGIN_MS, PARTITIONS } from './setting.ts';
 
 const MOST = 1_000;
 /** At the end of a simulation everything was answered. */
 const ALL = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY, dueBeforeMs: Number.POSITIVE_INFINITY };
 
 /** What `idalloc audit` finds in these topics. */
-export function auditOf({ records, logs, nowMs }: FinalTopics) {
+export function auditOf({ records, logs, nowMs }: FinalTopics, layout: Layout) {
   const findings = new Findings(MOST);
   using store = new AuditStore(tmpdir());
   const reader = new AuditReader(logs, sinkOf(store, findings), {
@@ -34,6 +35,7 @@ export function auditOf({ records, logs, nowMs }: FinalTopics) {
 
 type Audited = Pick<
   History,
+  | 'layout'
   | 'topics'
   | 'requests'
   | 'requestLosses'
@@ -54,7 +56,7 @@ export function audited(history: Audited): string | undefined {
   // Times tell on which side of a rebuild a fence is.
   const isKnown = ({ code }: Finding) =>
     (isUnclear && OF_LOSS.has(code)) || (history.isBrokerFarOff && code === 'FENCE');
-  const found = auditOf(topics).findings.filter(
+  const found = auditOf(topics, history.layout).findings.filter(
     (one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW && !isOfLostCopies(history, one),
   );
   const [finding, ...more] = found.filter((one) => !isKnown(one));
@@ -93,10 +95,10 @@ function hasUnstatedLoss({ losses, marks, entries, numbers }: Audited): boolean 
 
 /**
  * Where a broker's clock was off by more than the margin, the time of the oldest record does not show how far a trimmed
- * log reaches back.
+ * log reaches back, nor that of a reply on which side of a loss it is.
  */
-function hasUnclearReach({ trims, requestTrims, isBrokerFarOff }: Audited): boolean {
-  return isBrokerFarOff && trims.length + requestTrims.length > 0;
+function hasUnclearReach({ trims, requestTrims, losses, isBrokerFarOff }: Audited): boolean {
+  return isBrokerFarOff && trims.length + requestTrims.length + losses.length > 0;
 }
 
 /**

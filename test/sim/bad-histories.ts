@@ -17,7 +17,7 @@ import {
 } from './good-history.ts';
 import type { AnsweredStated, History } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
-import { LEDGER, RENEW_AFTER_MS } from './setting.ts';
+import { COARSE, LEDGER, RENEW_AFTER_MS } from './setting.ts';
 
 /** A record of the ledger that no worker wrote. */
 const FOREIGN = { topic: LEDGER, partition: 0, offset: 0, key: null, value: Buffer.of(0), headers: {}, timestampMs: 0 };
@@ -51,6 +51,16 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'two replies contain one ID': {
       replies: [replyOf(batchOf(100n)), replyOf(batchOf(101n), { key: 'd', offset: 1 })],
     },
+    'a reply and a response over HTTP contain one ID': {
+      overHttp: [{ process: 'm1.1', ranges: [{ first: 101n, count: 3 }], isClosed: false }],
+    },
+    'two allocations share an ID, of which others lie between': {
+      layout: COARSE,
+      issued: [
+        issuedOf({ first: 1_024n, last: 1_024n + COARSE.step }),
+        issuedOf({ order: 6, first: 1_024n + COARSE.step, last: 1_024n + 2n * COARSE.step }),
+      ],
+    },
   },
   covered: {
     'a tick at the ceiling was issued': { issued: [issuedOf({ tick: 60 })] },
@@ -66,6 +76,9 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'near the present': {
     'a ceiling lies far ahead': { ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 11_501 }] },
+  },
+  'compared clocks': {
+    'a clock that was behind for too long was used': { mostOffMs: 2_000, grants: [grantOf({ offMs: -2_001 })] },
   },
   'rebuilt over all': {
     'a reservation that a rebuild had not read was used afterwards': {
@@ -102,6 +115,9 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a grant came past the deadline': { grants: [grantOf({ sinceRenewalMs: 6_001 })] },
     'a clock that went back was used': { grants: [grantOf({ behindMs: 1 })] },
     'a paused process continued': { grants: [grantOf({ wasPaused: true })] },
+  },
+  'closed gate': {
+    'a closed gate gave IDs': { overHttp: [{ process: 'm0.1', ranges: [{ first: 900n, count: 1 }], isClosed: true }] },
   },
   'no false alarm': {
     'a worker reported a healthy etcd as rolled back': { alarms: [5] },

@@ -89,7 +89,7 @@ export class Brokers {
     const { rng } = world;
     const nodes = rng.pick([1, 2, 3, 3]);
     const cutsFetches = rng.chance(0.5);
-    this.config = configFor(nodes, rng.pick([0, 1, 1, 'all']));
+    this.config = configFor(world.layout, nodes, rng.pick([0, 1, 1, 'all']));
     this.recorder = new Recorder(world, history);
     this.kafka = fakeKafka({
       clock: serverClock(world),

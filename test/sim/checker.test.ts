@@ -7,6 +7,7 @@ import {
   DECIDED_MS,
   entryOf,
   good,
+  issuedOf,
   numbersOf,
   numbersRequest,
   opened,
@@ -16,11 +17,18 @@ import {
   takeOver,
   unansweredTopics,
 } from './good-history.ts';
-import { RENEW_AFTER_MS } from './setting.ts';
+import { COARSE, FINE, RENEW_AFTER_MS } from './setting.ts';
 
 describe('the checker', () => {
   it('finds nothing wrong with a good history', () => {
     expect(checkHistory(good())).toEqual([]);
+  });
+
+  it('allows IDs of one worker between those of another, in a layout with the workers below', () => {
+    const other = issuedOf({ order: 6, workerId: 2, first: 101n, last: 101n + COARSE.step });
+    const history = { ...good(), layout: COARSE, issued: [issuedOf({ first: 100n, last: 100n + COARSE.step }), other] };
+    expect(CHECKS.unique(history)).toBeUndefined();
+    expect(CHECKS.unique({ ...history, layout: FINE })).toEqual(expect.any(String));
   });
 
   it('allows appends of one process to two partitions, and of two processes to one, at the same time', () => {

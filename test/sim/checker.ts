@@ -1,4 +1,6 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import type { IdRange } from '../../src/core/generator.ts';
+import type { Layout } from '../../src/core/layout.ts';
 import {
   markedFirst,
   oneAnswer,
@@ -43,6 +45,7 @@ import {
 } from './survival-checks.ts';
 import {
   compare,
+  comparedClocks,
   covered,
   disjoint,
   increasing,
@@ -71,12 +74,14 @@ export const CHECKS = {
   covered,
   disjoint,
   'near the present': nearThePresent,
+  'compared clocks': comparedClocks,
   'rebuilt over all': rebuiltOverAll,
   witnessed,
   'one configuration': oneConfiguration,
   refused,
   increasing,
   stopped,
+  'closed gate': closedGate,
   'no false alarm': noFalseAlarm,
   'one home': oneHome,
   replay,
@@ -127,8 +132,8 @@ interface Span {
   readonly last: bigint;
 }
 
-/** No ID repeats, neither among allocations nor among replies. The layout's step is 1. */
-function unique({ issued, replies }: History): string | undefined {
+/** No ID repeats, neither among allocations nor among what replies and HTTP responses have. */
+function unique({ issued, replies, overHttp, layout }: History): string | undefined {
   const given = issued.map(({ first, last }, i) => ({ owner: `range ${i}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
   for (const { partition, key, requestId, reply } of replies) {
@@ -138,20 +143,30 @@ function unique({ issued, replies }: History): string | undefined {
     const text = spans.map(({ owner, first, last }) => `${owner} ${first} ${last}`).join();
     if (!seen.has(text)) seen.set(text, spans);
   }
-  return overlapOf(given) ?? overlapOf([...seen.values()].flat());
+  const called = overHttp.flatMap(({ process, ranges }, i) =>
+    spansIn(`HTTP response ${i} of ${process}`, ranges, layout),
+  );
+  return overlapOf(given, layout) ?? overlapOf([...[...seen.values()].flat(), ...called], layout);
 }
 
 function spansOf(owner: string, reply: IdReply): readonly Span[] {
   if (!('batch' in reply)) return [];
-  return reply.batch.ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) }));
+  return spansIn(owner, reply.batch.ranges, reply.batch);
 }
 
-function overlapOf(spans: readonly Span[]): string | undefined {
-  const sorted = [...spans].sort((a, b) => compare(a.first, b.first));
-  for (const [i, span] of sorted.entries()) {
-    const next = sorted[i + 1];
-    if (next !== undefined && next.first <= span.last)
-      return `ID ${next.first} belongs to ${span.owner} and to ${next.owner}`;
+function spansIn(owner: string, ranges: readonly IdRange[], { step }: Pick<Layout, 'step'>): readonly Span[] {
+  return ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) * step }));
+}
+
+/** Spans that differ below the step have no ID in common: they are of different workers. */
+function overlapOf(spans: readonly Span[], { step }: Pick<Layout, 'step'>): string | undefined {
+  for (const same of Map.groupBy(spans, ({ first }) => first % step).values()) {
+    const sorted = same.toSorted((a, b) => compare(a.first, b.first));
+    for (const [i, span] of sorted.entries()) {
+      const next = sorted[i + 1];
+      if (next !== undefined && next.first <= span.last)
+        return `ID ${next.first} belongs to ${span.owner} and to ${next.owner}`;
+    }
   }
   return undefined;
 }
@@ -342,6 +357,12 @@ function decidedBeforeReplied(history: History): string | undefined {
     if (!there) return `request ${placeName(record)}`;
   }
   return undefined;
+}
+
+/** A request over HTTP that comes while the gate is closed gets no IDs. */
+function closedGate({ overHttp }: History): string | undefined {
+  const early = overHttp.find(({ isClosed }) => isClosed);
+  return early && `${early.process} answered over HTTP though its gate was closed`;
 }
 
 /** A worker configured with the ledger or the group of another request topic never serves. */

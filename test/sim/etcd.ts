@@ -10,7 +10,7 @@ import type { HeadSeen, History } from './history.ts';
 import type { Process } from './machine.ts';
 import type { Network } from './network.ts';
 import { FIRST, homeOf, pairOf } from './pairs.ts';
-import { DATACENTER, descriptor, keys, layout, PREFIX, START_MS } from './setting.ts';
+import { DATACENTER, keys, POOL, PREFIX, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 const CALL_LIMIT_MS = 4_000;
@@ -46,7 +46,7 @@ export class Store {
       for (const rebuild of history.rebuilds) if (rebuild.floor === is) rebuild.isWritten = true;
       if (!before) return;
       const was = decodeCeiling(before.value).ticks;
-      const aheadMs = tickStartMs(layout, is) - START_MS - world.nowMs;
+      const aheadMs = tickStartMs(world.layout, is) - START_MS - world.nowMs;
       history.ceilings.push({ workerId: place.workerId, before: was, after: is, aheadMs });
       world.note(() => `ceiling of ${place.workerId}: ${was} to ${is}`);
     };
@@ -104,7 +104,7 @@ export class Store {
 
   /** Expires the lease of some owner early. */
   expireOne(): void {
-    const { first, last } = descriptor.pool;
+    const { first, last } = POOL;
     const pool = Array.from({ length: last - first + 1 }, (_, i) => first + i);
     const owners = pool.flatMap((workerId) => this.#etcd.peek(keys.owner(workerId)) ?? []);
     if (owners.length === 0) return;

@@ -19,7 +19,7 @@ import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
 import { configOf, FIRST, partitionsOf } from './pairs.ts';
 import { runtimeOf } from './runtime.ts';
-import { DATACENTER, descriptor, PREFIX, WITNESS } from './setting.ts';
+import { DATACENTER, NO_NAMESPACE, PREFIX, WITNESS } from './setting.ts';
 import { growBeyondLedger } from './tail-losses.ts';
 import type { World } from './world.ts';
 
@@ -280,7 +280,7 @@ async function adopt({ world, brokers, store }: Surroundings, machine: Machine, 
       read: (spans, take) => readSpans(source, spans, { signal: stop, take, onProgress: () => {} }),
     }),
     heads: new EtcdHeads({ etcd, keysOf }),
-    namespace: store.namespace ?? descriptor.uuid,
+    namespace: store.namespace ?? NO_NAMESPACE,
     keysOf,
   };
   try {

@@ -1,6 +1,8 @@
 import { BrokerFaults } from './broker-faults.ts';
+import { Callers, hasCallers } from './callers.ts';
 import { Clients } from './clients.ts';
 import { chooseDisks } from './disk.ts';
+import { Drifts } from './drifts.ts';
 import { EachLoses } from './each-loses.ts';
 import { EtcdLoss, FullEtcd } from './etcd-faults.ts';
 import { Failovers } from './failovers.ts';
@@ -11,7 +13,17 @@ import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { overtakeWitnesses } from './overtaken-witness.ts';
 import { hasReplays, Replays } from './replays.ts';
-import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn, mayLoseLedger } from './scenario.ts';
+import { Rng } from './rng.ts';
+import {
+  aloneIn,
+  isAimed,
+  isCalm,
+  keepsItsTime,
+  losesEtcd,
+  losesMachine,
+  machinesIn,
+  mayLoseLedger,
+} from './scenario.ts';
 import { lastStated } from './sequence-log.ts';
 import { SequenceOperator } from './sequence-operator.ts';
 import { SESSION_MS } from './setting.ts';
@@ -58,6 +70,8 @@ export class Faults implements Disposable {
   readonly #twoOwners: TwoOwners | undefined;
   readonly #eachLoses: EachLoses | undefined;
   readonly #replays: Replays | undefined;
+  readonly #callers: Callers | undefined;
+  readonly #drifts: Drifts | undefined;
   /** The workers that are to start once the operator lets them; undefined while they may. */
   #held: Set<Slot> | undefined;
   readonly #gapMs: number;
@@ -168,6 +182,13 @@ export class Faults implements Disposable {
     }
     if (hasReplays(around))
       this.#replays = new Replays(around, { hold: () => this.#hold(), release: () => this.#release() });
+    if (hasCallers(around)) this.#callers = new Callers(around, () => this.#slots.flatMap(({ host }) => host ?? []));
+    if (around.scenario === 'drift') {
+      this.#drifts = new Drifts(
+        around,
+        slots.map(({ machine }) => machine),
+      );
+    }
     if (around.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (around.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (around.scenario === 'clocks')
@@ -175,7 +196,8 @@ export class Faults implements Disposable {
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
     });
-    this.#repeat(rng.between(200, 1_000), () => this.#clients.send());
+    // What a worker appends shows it the brokers' clocks.
+    if (around.scenario !== 'drift') this.#repeat(rng.between(200, 1_000), () => this.#clients.send());
   }
 
   /** Chooses the faults of this seed. */
@@ -203,7 +225,7 @@ export class Faults implements Disposable {
     return chosen;
   }
 
-  /** Ends all faults, and restarts everything that is down; retention continues, since it is not a fault. */
+  /** Ends all faults but one, and restarts everything that is down; retention continues, since it is not a fault. */
   heal(): void {
     const { world, network, scenario } = this.#around;
     // No later fault can hide what a restore then meets.
@@ -222,11 +244,14 @@ export class Faults implements Disposable {
     this.#twoOwners?.heal();
     this.#eachLoses?.heal();
     this.#replays?.heal();
+    this.#callers?.heal();
+    this.#drifts?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
       host?.process.thaw();
     }
+    this.#loseMachine();
     for (let sent = 0; sent < LAST_REQUESTS; sent += 1) {
       world.after(world.rng.between(100, 1_000), () => this.#clients.send());
     }
@@ -236,6 +261,17 @@ export class Faults implements Disposable {
   }
 
   #hasSentLast = false;
+
+  /** In some seeds one machine does not come back, and the others answer what it leaves. */
+  #loseMachine(): void {
+    const { world, scenario, history } = this.#around;
+    if (!losesMachine(world.seed, scenario) || this.#slots.length < 2) return;
+    const slot = new Rng(world.seed).pick(this.#slots);
+    world.note(() => `${slot.machine.name} is gone for good`);
+    history.gone += 1;
+    slot.isRetired = true;
+    slot.host?.process.crash();
+  }
 
   /** What is still missing before the simulation can end. */
   missing(): string[] {

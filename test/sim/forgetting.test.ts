@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import { type Entry, emptyHistory, type History, type Mark, type SentRequest } from './history.ts';
-import { layout } from './setting.ts';
+import { FINE } from './setting.ts';
 
 const batch = {} as Entry['batch'];
 const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
@@ -67,7 +67,7 @@ describe('the set of requests that may be FORGOTTEN', () => {
     const emptied = { ...end(13), process: 'p', what: 'emptied', logEnd: 3 } as const;
     const forgetsOf = (fields: Partial<SentRequest>, offset: number, copy = emptied) =>
       mayBeForgotten({ ...history, copies: [copy] }, { ...request(offset), ...fields }, 100);
-    const slower = [{ count: layout.maxCount }, { isDense: true }, { sequence: 's' }];
+    const slower = [{ count: FINE.maxCount }, { isDense: true }, { sequence: 's' }];
     expect(slower.map((fields) => forgetsOf(fields, 8))).toEqual([true, true, true]);
     expect(slower.map((fields) => forgetsOf(fields, 10))).toEqual([false, false, false]);
     expect(slower.map((fields) => forgetsOf(fields, 8, { ...emptied, order: 12 }))).toEqual([false, false, false]);

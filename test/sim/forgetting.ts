@@ -6,7 +6,7 @@ import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, CopyEvent, Entry, History, Learned, Mark, SentRequest } from './history.ts';
 import { countingIn } from './sequence-log.ts';
-import { CLOCK_MARGIN_MS, layout, START_MS, shortHashOf } from './setting.ts';
+import { CLOCK_MARGIN_MS, START_MS, shortHashOf } from './setting.ts';
 
 /** No simulation is as long, and a clock that is set wrong is further off. */
 const LONGEST_MS = 1_800_000;
@@ -41,7 +41,8 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const by = <T extends Pick<Mark, 'partition' | 'order'>>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(decidingIn(history));
-  if (isDeferred(request) && by(overtakenIn(history)).some((copy) => hadPassed(entries, offset, copy))) return true;
+  if (isDeferred(history, request) && by(overtakenIn(history)).some((copy) => hadPassed(entries, offset, copy)))
+    return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
   if (isYetToCome(born, request)) return true;
   const isLater = Number.isFinite(born);
@@ -69,7 +70,7 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
 }
 
 /** Whether the request waits in a lane of its own. */
-function isDeferred({ count, sequence, isDense = false }: SentRequest): boolean {
+function isDeferred({ layout }: History, { count, sequence, isDense = false }: SentRequest): boolean {
   return isDense || sequence !== undefined || isLarge(layout, count);
 }
 

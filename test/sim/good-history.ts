@@ -16,7 +16,7 @@ import {
   type StatementEntry,
 } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
-import { DEAD_LETTERS, LEDGER, layout, PARTITIONS, REQUESTS, SEQUENCE, SEQUENCES } from './setting.ts';
+import { DEAD_LETTERS, FINE, LEDGER, PARTITIONS, REQUESTS, SEQUENCE, SEQUENCES } from './setting.ts';
 
 const REPLIES = 'id.replies.a';
 export const DECIDED_MS = 1_700_000_000_000;
@@ -24,12 +24,12 @@ export const DECIDED_MS = 1_700_000_000_000;
 export function batchOf(first: bigint, count = 2): Entry['batch'] {
   return {
     ranges: [{ first, count }],
-    step: layout.step,
+    step: FINE.step,
     datacenterId: 4,
     workerId: 1,
     fence: 10n,
-    epochMs: layout.epochMs,
-    layoutFingerprint: layout.fingerprint,
+    epochMs: FINE.epochMs,
+    layoutFingerprint: FINE.fingerprint,
     generatedAtMs: 1_700_000_000_000,
   };
 }
@@ -96,7 +96,15 @@ export function issuedOf(fields: Partial<Issued> = {}): Issued {
 }
 
 export function grantOf(fields: Partial<Grant> = {}): Grant {
-  const since = { order: 6, process: 'm0.1', config: 'usual', sinceRenewalMs: 1_000, behindMs: 0, wasPaused: false };
+  const since = {
+    order: 6,
+    process: 'm0.1',
+    config: 'usual',
+    sinceRenewalMs: 1_000,
+    behindMs: 0,
+    wasPaused: false,
+    offMs: 0,
+  };
   return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
 }
 

@@ -2,18 +2,24 @@ import type { IdBatch } from '../../src/codec/id-batch.ts';
 import type { IdReply } from '../../src/codec/id-reply.ts';
 import type { Origin } from '../../src/codec/request-headers.ts';
 import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
+import type { IdRange } from '../../src/core/generator.ts';
+import type { Layout } from '../../src/core/layout.ts';
 import type { FinalTopics } from './final-topics.ts';
+import { FINE } from './setting.ts';
 
 /**
  * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events,
  * which shows which of two came first. A record in a topic counts from the time when readers may see it.
  */
 export interface History {
+  readonly layout: Layout;
   readonly requests: SentRequest[];
   readonly firstSent: Map<string, number>; // by correlation ID
   readonly requestTrims: Trim[];
   readonly issued: Issued[];
   readonly grants: Grant[];
+  /** What callers of the HTTP API got. */
+  readonly overHttp: OverHttp[];
   readonly ceilings: CeilingChange[];
   readonly entries: Entry[];
   /** Records of numbers, void ones and renewals as well, and statements of sequences. */
@@ -95,6 +101,11 @@ export interface History {
   brokersOffMs: number;
   /** Whether some broker's clock was off beyond any margin for a while. */
   isBrokerFarOff: boolean;
+  /** How many clocks of machines drift, and by how much one in use may be wrong then; undefined if clocks step. */
+  drifts: number;
+  mostOffMs: number | undefined;
+  /** How many machines did not come back. */
+  gone: number;
   /** How often ledger partitions got another leader, and the request group another generation. */
   elections: number;
   rebalances: number;
@@ -228,6 +239,16 @@ export interface Grant {
   readonly behindMs: number;
   /** Whether the process was frozen after that renewal was sent. */
   readonly wasPaused: boolean;
+  /** How far the wall clock is ahead of the true time. */
+  readonly offMs: number;
+}
+
+/** A response of the HTTP API with IDs. */
+interface OverHttp {
+  readonly process: string;
+  readonly ranges: readonly IdRange[];
+  /** Whether the gate was closed when the request came. */
+  readonly isClosed: boolean;
 }
 
 /** A stored ceiling that replaced another, or was deleted. */
@@ -437,13 +458,15 @@ interface ReplaySeen {
 }
 
 /** The history before anything has happened. */
-export function emptyHistory(): History {
+export function emptyHistory(layout: Layout = FINE): History {
   return {
+    layout,
     requests: [],
     firstSent: new Map(),
     requestTrims: [],
     issued: [],
     grants: [],
+    overHttp: [],
     ceilings: [],
     entries: [],
     numbers: [],
@@ -493,6 +516,9 @@ export function emptyHistory(): History {
     aheadMs: 0,
     brokersOffMs: 0,
     isBrokerFarOff: false,
+    drifts: 0,
+    gone: 0,
+    mostOffMs: undefined,
     elections: 0,
     rebalances: 0,
     healedMs: undefined,

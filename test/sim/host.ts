@@ -1,5 +1,8 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
+import type { GateReason } from '../../src/core/gate.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
+import { Issuer } from '../../src/http/issuer.ts';
+import { Problem } from '../../src/http/problem.ts';
 import type { Log } from '../../src/log.ts';
 import type { Metrics } from '../../src/metrics/metrics.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
@@ -43,6 +46,10 @@ export class Host {
   readonly #around: Surroundings;
   readonly #machine: Machine;
   readonly #probe: Probe;
+  /** What the HTTP API gets its IDs from, as soon as the worker has an allocator. */
+  #issuer: Issuer | undefined;
+  /** Why the gate is closed; undefined while it is open. */
+  #gate: GateReason | undefined = 'STARTING';
   stopping = false;
 
   /** `onEnd` is called when the worker exits without being stopped. */
@@ -68,13 +75,24 @@ export class Host {
       indexDisk: () => undefined,
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
-      createAllocator: (options) => this.#slowed(new LeasedAllocator(this.#probe.around(options))),
+      createAllocator: (options) => {
+        const source = this.#slowed(new LeasedAllocator(this.#probe.around(options)));
+        const gateReason = () => this.#gate;
+        this.#issuer = new Issuer({
+          ...options,
+          source,
+          gateReason,
+          monotonicMs: runtime.monotonicMs,
+          issued: nothing,
+        });
+        return source;
+      },
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, around),
       metrics: {
         ...NO_METRICS,
-        setGate: (reason) => void (reason === 'RESTORED' && history.alarms.push(world.tick())),
+        setGate: (reason) => this.#gateIs(reason),
       },
       environment,
     });
@@ -94,6 +112,28 @@ export class Host {
     if (this.process.dead) return false;
     this.process.crash();
     return true;
+  }
+
+  /** Somebody wants so many IDs over HTTP. A process that is frozen gets the request later. */
+  call(caller: string, count: number): void {
+    this.process.deliver(() => void this.#answer(caller, count));
+  }
+
+  async #answer(caller: string, count: number): Promise<void> {
+    const { history } = this.#around;
+    const isClosed = this.#gate !== undefined;
+    try {
+      const given = await this.#issuer?.issue(caller, count);
+      if (given !== undefined) history.overHttp.push({ process: this.process.name, ranges: given.ranges, isClosed });
+    } catch (error) {
+      if (!(error instanceof Problem)) history.defects.push(`${this.process.name} over HTTP: ${describeError(error)}`);
+    }
+  }
+
+  #gateIs(reason: string): void {
+    const { world, history } = this.#around;
+    this.#gate = reason === 'open' ? undefined : (reason as GateReason);
+    if (reason === 'RESTORED') history.alarms.push(world.tick());
   }
 
   #slowed(inner: Allocator): Allocator {
@@ -187,6 +227,8 @@ const OTHER_CLUSTER = /CLUSTER_CHANGED|LEDGER_COPIED/;
 const STOPPED = /SEQUENCE_STOPPED|stopped until a rebuild/;
 /** A partition is not served while its requests end below what is known: expected once they lost their tail. */
 const SHORTER_REQUESTS = /REQUESTS_RECREATED/;
+/** An index whose disk is damaged again and again ends its worker, which may be serving requests. */
+const UNUSABLE = /INDEX_UNUSABLE/;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
 /** Writes to the trace. An `error` line needs an operator, which nothing here should. */
@@ -199,6 +241,7 @@ function logOf(name: string, { world, history }: { readonly world: World; readon
     if (history.losses.length > 0 && (LOST_TAIL.test(message) || COPIED.test(text()))) return;
     if (history.replacements.length > 0 && OTHER_CLUSTER.test(text())) return;
     if (history.setBacks.length > 0 && STOPPED.test(text())) return;
+    if (history.damaged.includes(name) && UNUSABLE.test(text())) return;
     if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);
   });
 }

@@ -2,11 +2,17 @@ import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { elapsedMs, monoMs, type Reading, wallMs } from '../../src/core/units.ts';
 import { type Disk, MemoryDisk } from './disk.ts';
 import { FIRST, type Pair } from './pairs.ts';
-import { descriptor, START_MS } from './setting.ts';
+import { POOL, START_MS } from './setting.ts';
 import type { Happening, World } from './world.ts';
 
 /** A process may not notice a shorter pause. */
 const LONG_MS = MAX_PAUSE_MS;
+
+interface Drift {
+  readonly rate: number;
+  readonly sinceMs: number;
+  readonly isOfBoth: boolean;
+}
 
 /** A host: its clocks and its disk outlive the processes on it. */
 export class Machine implements Disposable {
@@ -14,11 +20,12 @@ export class Machine implements Disposable {
   readonly name: string;
   /** The error of the wall clock. */
   stepMs = 0;
+  #drift: Drift | undefined;
   /** How long the machine slept: its monotonic clock did not count that. */
   sleptMs = 0;
   disk: Disk;
   /** The pool that its workers are configured with. */
-  pool: { readonly first: number; readonly last: number } = descriptor.pool;
+  pool: { readonly first: number; readonly last: number } = POOL;
   pair: Pair = FIRST;
   /** An impossible configuration: the namespace must reject its workers. */
   isStray = false;
@@ -43,9 +50,26 @@ export class Machine implements Disposable {
   }
 
   readonly read = (): Reading => ({
-    wall: wallMs(Math.floor(START_MS + this.#world.nowMs + this.stepMs)),
-    mono: monoMs(1_000 + this.#world.nowMs - this.sleptMs),
+    wall: wallMs(Math.floor(START_MS + this.#world.nowMs + this.stepMs + this.#gainedMs)),
+    mono: monoMs(1_000 + this.#world.nowMs - this.sleptMs + (this.#drift?.isOfBoth ? this.#gainedMs : 0)),
   });
+
+  get #gainedMs(): number {
+    const { rate, sinceMs } = this.#drift ?? { rate: 0, sinceMs: 0 };
+    return rate * (this.#world.nowMs - sinceMs);
+  }
+
+  /** From now on its wall clock gains `rate` in each millisecond, or loses it; with `isOfBoth` both clocks do. */
+  drift(rate: number, isOfBoth: boolean): void {
+    this.#drift = { rate, sinceMs: this.#world.nowMs, isOfBoth };
+  }
+
+  /** Sets the wall clock right, and ends the drift. The monotonic clock goes on from where it is. */
+  correct(): void {
+    if (this.#drift?.isOfBoth) this.sleptMs -= this.#gainedMs;
+    this.#drift = undefined;
+    this.stepMs = 0;
+  }
 
   loseDisk(): void {
     this.disk = this.#use(this.#newDisk());

@@ -1,6 +1,6 @@
 import { type Mutant, patch, unitTest } from './mutant.ts';
 
-/** Bugs in what makes IDs unique: ceilings, fences, witnesses, clocks. */
+/** Bugs in what makes IDs unique and rising, over Kafka and HTTP: ceilings, fences, witnesses, clocks. */
 export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'no nonce read-back',
@@ -76,6 +76,38 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
         'src/core/generator.ts',
         'nextSequence = full ? 0 : sequence + size;',
         'nextSequence = full ? 0 : sequence + size - 1;',
+      ),
+    ],
+  },
+  {
+    name: 'ranges are cut as if their IDs followed each other',
+    patches: [patch('src/core/generator.ts', 'first += step * BigInt(size);', 'first += BigInt(size);')],
+  },
+  {
+    name: 'over HTTP two callers get one batch',
+    patches: [
+      patch(
+        'src/http/issuer.ts',
+        'taken.resolve(await this.#allocate(call));',
+        `const batch = await this.#allocate(call);
+      taken.resolve(batch);
+      share.waiting.find((next) => next.count === count)?.taken.resolve(batch);`,
+      ),
+    ],
+  },
+  {
+    name: 'over HTTP a closed gate is ignored',
+    unit: unitTest('test/http/api.test.ts', "has Retry-After and the gate's reason: %s"),
+    patches: [patch('src/http/issuer.ts', '    this.requireOpen();\n    rateLimit?.take', '    rateLimit?.take')],
+  },
+  {
+    name: 'the clock is never compared again while nothing is appended',
+    scenario: 'drift',
+    patches: [
+      patch(
+        'src/worker/identity-holder.ts',
+        'for (const sample of await ports.sampleBrokerClocks()) clock.recordDrift(sample);',
+        'await ports.sampleBrokerClocks();',
       ),
     ],
   },

@@ -107,7 +107,10 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a loss forgets nothing',
-    scenario: 'lost-tail',
+    unit: unitTest(
+      'test/pipeline/numbers-lost.test.ts',
+      'gets the statement of a loss; no number is given twice, and what was decided in the lost part is FORGOTTEN',
+    ),
     patches: [
       patch(
         'src/pipeline/numbers.ts',

@@ -1,3 +1,4 @@
+import { descriptorOf } from '../../src/codec/namespace-values.ts';
 import { type Ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
@@ -10,7 +11,7 @@ import { ledgerTail, startWitness } from '../../src/worker/ledger-tail.ts';
 import type { Surroundings } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { runtimeOf } from './runtime.ts';
-import { descriptor, keys, layout, timing } from './setting.ts';
+import { keys, timing } from './setting.ts';
 import type { Happening } from './world.ts';
 
 export const OPERATOR = 'operator';
@@ -137,7 +138,7 @@ export class Operator {
   async #rebuild(process: Process, ports: { readonly etcd: EtcdPort; readonly witness: WitnessPort }): Promise<void> {
     const { world, brokers } = this.#around;
     const uuid = `00000000-0000-4000-8000-${String(this.#attempts).padStart(12, '0')}`;
-    const wanted = { ...descriptor, uuid };
+    const wanted = descriptorOf(brokers.config, uuid);
     const bindings = bindingsOf(keys, brokers.config);
     try {
       await openNamespace({ ...ports, keys, wanted, bindings, newNonce: () => process.name.replace('.', '-') });
@@ -162,7 +163,7 @@ export class Operator {
 
   #floorOf(found: StoredNamespace, now: WallMs): Ticks {
     const { world, history } = this.#around;
-    const floor = floorAbove(layout, { found, ledger: undefined, now, reserveMs: timing.reserveMs });
+    const floor = floorAbove(world.layout, { found, ledger: undefined, now, reserveMs: timing.reserveMs });
     const known = new Map<string, number>();
     for (const { workerId, fence, ticks } of found.view.witnesses) {
       const term = `${workerId}/${fence}`;

@@ -6,7 +6,7 @@ import type { AllocatorOptions } from '../../src/worker/allocator.ts';
 import type { Store } from './etcd.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
-import { layout } from './setting.ts';
+import { START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The authority of the present turn. */
@@ -92,12 +92,14 @@ export class Probe {
       sinceRenewalMs: now.mono - this.#renewed.monoMs,
       behindMs: this.#seen.highMs - now.wall,
       wasPaused: thawed !== undefined && this.#renewed.trueMs < thawed.atMs,
+      offMs: now.wall - START_MS - this.#world.nowMs,
     });
     return granted;
   }
 
   #taken(ranges: readonly IdRange[]): void {
     if (this.#turn === undefined) throw new Error('IDs were taken without authority');
+    const { layout } = this.#world;
     for (const { first, count } of ranges) {
       const order = this.#world.tick();
       const last = first + BigInt(count - 1) * layout.step;

@@ -12,6 +12,7 @@ export function runtimeOf(world: World, machine: Machine, process: Process): Run
     wallMs: () => machine.read().wall,
     schedule: (delayMs, run) => cancellable(process.after(timerMs(delayMs), run)),
     sleep: (delayMs, signal) => process.sleep(timerMs(delayMs), signal),
+    busyMs: () => 0, // code takes no time
     nextTurn: () => new Promise((resolve) => process.after(0, resolve)),
     random: world.rng.next,
     uuid: () => uuidFrom(world.rng),

@@ -25,10 +25,22 @@ export const SCENARIOS = {
   mixed: 'workers have different configurations, and race for the namespace',
   asleep: 'machines sleep while answers to their heartbeats are on the way, without other faults',
   'full-etcd': 'etcd refuses writes for a while, as at its quota, without other faults',
+  drift: 'clocks drift under workers that serve HTTP only, without other faults',
   growth: 'a second pair of topics takes over from the first, in one namespace',
   replays: 'an operator reads requests again, time after time',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
+
+/** One of so many seeds has clocks that drift, which takes longer than all other faults. */
+const SEEDS_WITH_DRIFT = 53;
+const DRIFTING = 31;
+/** How long faults occur; a clock that drifts is compared with the brokers' once a minute. */
+const FAULTS_MS = 45_000;
+const DRIFT_MS = 170_000;
+
+export function faultsMsOf(scenario: Scenario | undefined): number {
+  return scenario === 'drift' ? DRIFT_MS : FAULTS_MS;
+}
 
 /**
  * The share of random simulations with each scenario; the rest have none. Replays come beside other scenarios, in some
@@ -59,8 +71,9 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['both-memories', 0.01],
 ];
 
-export function scenarioOf(rng: Rng): Scenario | undefined {
+export function scenarioOf(rng: Rng, seed: number): Scenario | undefined {
   let dice = rng.next();
+  if (seed % SEEDS_WITH_DRIFT === DRIFTING) return 'drift';
   for (const [scenario, share] of SHARES) {
     dice -= share;
     if (dice < 0) return scenario;
@@ -98,7 +111,7 @@ const NUMBERING: ReadonlySet<Scenario> = new Set([
   'each-loses',
   'replays',
 ]);
-const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd', 'each-loses']);
+const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd', 'each-loses', 'drift']);
 const LOSING: ReadonlySet<Scenario> = new Set([
   'etcd-loss',
   'late-witness',
@@ -131,6 +144,15 @@ export function isAimed(scenario: Scenario | undefined): boolean {
 /** Whether it has its own faults only. */
 export function isCalm(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && CALM.has(scenario);
+}
+
+/** In two of thirteen seeds a machine is gone for good, where any other one can do its work. */
+const SEEDS_OF_GONE = 13;
+const GONE_SEEDS: readonly number[] = [4, 7];
+
+export function losesMachine(seed: number, scenario: Scenario | undefined): boolean {
+  const isOfItsOwn = isAimed(scenario) || isCalm(scenario) || scenario === 'mixed' || scenario === 'growth';
+  return GONE_SEEDS.includes(seed % SEEDS_OF_GONE) && !isOfItsOwn;
 }
 
 /** The share of simulations with one worker: no other worker's entries reveal what it missed. */

@@ -11,7 +11,7 @@ import type { Surroundings } from './host.ts';
 import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
 import { FIRST, homeOf } from './pairs.ts';
-import { DATACENTER, descriptor, PREFIX, SEQUENCE, SEQUENCES } from './setting.ts';
+import { DATACENTER, NO_NAMESPACE, PREFIX, SEQUENCE, SEQUENCES } from './setting.ts';
 
 /** How often a command that creates a sequence is given again, and how long a call of one takes. */
 const CREATE_MS = 1_000;
@@ -87,7 +87,7 @@ export class SequenceOperator {
       log: new TrueLog(this.#around, process, partition),
       partition,
       sequence,
-      namespace: store.namespace ?? descriptor.uuid,
+      namespace: store.namespace ?? NO_NAMESPACE,
       runtime: { sleep: process.sleep },
     };
     carryOut(options, change).then(

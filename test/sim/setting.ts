@@ -1,6 +1,5 @@
-import { DESCRIPTOR_FORMAT_VERSION } from '../../src/codec/namespace-values.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
-import { defineLayout } from '../../src/core/layout.ts';
+import { defineLayout, type Layout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 
@@ -40,7 +39,7 @@ export const PREFIX = '/sim';
 export const keys = namespaceKeys(PREFIX, DATACENTER);
 
 /** A layout with so few IDs per tick that batches often reach the ends of ticks. */
-export const layout = defineLayout({
+export const FINE = defineLayout({
   name: 'sim',
   fields: [
     { role: 'timestamp', bits: 41, label: 'timestamp' },
@@ -52,6 +51,30 @@ export const layout = defineLayout({
   epochMs: 1_600_000_000_000,
   sequenceStartBelow: 1,
 });
+
+/**
+ * A layout of which the other one shows nothing: a tick is lost when it is over, begins anywhere, and has the IDs of
+ * other workers between those of one.
+ */
+export const COARSE = defineLayout({
+  name: 'coarse',
+  fields: [
+    { role: 'timestamp', bits: 41, label: 'timestamp' },
+    { role: 'sequence', bits: 6, label: 'sequence' },
+    { role: 'datacenter', bits: 5, label: 'datacenter' },
+    { role: 'worker', bits: 5, label: 'worker' },
+  ],
+  tickMs: 10,
+  epochMs: FINE.epochMs,
+  sequenceStartBelow: 8,
+});
+
+/** Two of eleven seeds have the coarse layout: the others then show what they showed without. */
+const SEEDS_OF_LAYOUTS = 11;
+const COARSE_SEEDS: readonly number[] = [6, 7];
+export function layoutOf(seed: number): Layout {
+  return COARSE_SEEDS.includes(seed % SEEDS_OF_LAYOUTS) ? COARSE : FINE;
+}
 
 /** The largest count of a request that workers allow at first, in some simulations. */
 export const LOW_COUNT = 100;
@@ -70,7 +93,7 @@ const HASTY = {
   debtRate: { usPerMs: 0.02, burstUs: 30 },
 };
 /** The true time at the start of a simulation. */
-export const START_MS = layout.epochMs + 1_000_000_000;
+export const START_MS = FINE.epochMs + 1_000_000_000;
 
 const loaded = loadWorkerConfig({
   KAFKA_BROKERS: 'broker-1:9092,broker-2:9092,broker-3:9092',
@@ -93,22 +116,16 @@ export function shortHashOf(key: Buffer): string {
 }
 
 /** The configuration of a worker with this many brokers. */
-export function configFor(nodes: number, standbys: Config['standbys']): Config {
+export function configFor(layout: Layout, nodes: number, standbys: Config['standbys']): Config {
   const topics = { ...loaded.topics, replicationFactor: nodes, allowWeakLedger: nodes < 3 };
   const { maxCount } = layout;
-  return { ...loaded, ...HASTY, standbys, topics, layout, timing, maxCount, pool: descriptor.pool };
+  return { ...loaded, ...HASTY, standbys, topics, layout, timing, maxCount, pool: POOL };
 }
 
 export const { requests: REQUESTS, ledger: LEDGER, deadLetters: DEAD_LETTERS, witness: WITNESS } = loaded.topics;
 export const GROUP = loaded.groupId;
 export const SESSION_MS = loaded.groupSessionMs;
 
-export const descriptor = {
-  formatVersion: DESCRIPTOR_FORMAT_VERSION,
-  layoutName: layout.name,
-  layoutFingerprint: layout.fingerprint,
-  epochMs: layout.epochMs,
-  datacenterId: DATACENTER,
-  pool: { first: 0, last: 3 },
-  uuid: '01234567-89ab-4cde-8f01-23456789abcd',
-} as const;
+/** The worker IDs of a namespace, and the UUID of one that is not there yet. */
+export const POOL = { first: 0, last: 3 } as const;
+export const NO_NAMESPACE = '01234567-89ab-4cde-8f01-23456789abcd';

@@ -6,11 +6,10 @@ import { Faults } from './faults.ts';
 import { finalTopics } from './final-topics.ts';
 import { emptyHistory, type History } from './history.ts';
 import { Network } from './network.ts';
-import { needsSequences, type Scenario, scenarioOf } from './scenario.ts';
+import { faultsMsOf, needsSequences, type Scenario, scenarioOf } from './scenario.ts';
 import { sealed, World } from './world.ts';
 
-/** How long faults occur, and how long it may take to answer everything afterwards. */
-const FAULTS_MS = 45_000;
+/** How long it may take to answer everything once the faults are over. */
 const HEALING_MS = 300_000;
 const LOOK_MS = 200;
 
@@ -32,23 +31,24 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const run = await sealed(
     async () => {
       const world = new World(seed, options.traced ?? false);
-      const history = emptyHistory();
+      const history = emptyHistory(world.layout);
       const network = new Network(world);
       const store = new Store(world, network, history);
       const brokers = new Brokers(world, history);
-      const scenario = options.scenario ?? scenarioOf(world.rng);
+      const scenario = options.scenario ?? scenarioOf(world.rng, seed);
       world.hasSequences ||= needsSequences(scenario);
       using faults = new Faults({ world, network, store, brokers, history, scenario });
       try {
-        await world.run(FAULTS_MS, () => false);
+        const faultsMs = faultsMsOf(scenario);
+        await world.run(faultsMs, () => false);
         faults.heal();
         const look = (): void => {
           history.missing = faults.missing();
           world.after(LOOK_MS, look);
         };
         look();
-        const healed = await world.run(FAULTS_MS + HEALING_MS, () => history.missing.length === 0);
-        if (healed) history.healedMs = world.nowMs - FAULTS_MS;
+        const healed = await world.run(faultsMs + HEALING_MS, () => history.missing.length === 0);
+        if (healed) history.healedMs = world.nowMs - faultsMs;
       } catch (error) {
         history.defects.push(`an uncaught error: ${describeError(error)}`);
       }

@@ -2,6 +2,7 @@ import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { renewalsIn } from './answer-checks.ts';
 import { placeName, requestsByPlace } from './decisions.ts';
 import type { History } from './history.ts';
+import { COARSE } from './setting.ts';
 
 /** Counts of the hard cases that occurred: a simulation without them proves nothing. */
 export interface Tally {
@@ -54,6 +55,11 @@ export interface Tally {
   readonly elections: number;
   readonly rebalances: number;
   readonly terms: number;
+  /** Responses with IDs over HTTP, clocks that drifted, machines gone for good, histories with the coarse layout. */
+  readonly overHttp: number;
+  readonly drifts: number;
+  readonly gone: number;
+  readonly coarse: number;
   readonly setBacks: number;
   /** The longest time from the end of the faults until everything was answered. */
   readonly healedMs: number;
@@ -96,6 +102,10 @@ export const NOTHING: Tally = {
   elections: 0,
   rebalances: 0,
   terms: 0,
+  overHttp: 0,
+  drifts: 0,
+  gone: 0,
+  coarse: 0,
   setBacks: 0,
   healedMs: 0,
 };
@@ -144,6 +154,10 @@ export function tallyOf(history: History): Tally {
     elections: history.elections,
     rebalances: history.rebalances,
     terms: new Set(grants.map(({ workerId, fence }) => `${workerId}/${fence}`)).size,
+    overHttp: history.overHttp.length,
+    drifts: history.drifts,
+    gone: history.gone,
+    coarse: history.layout === COARSE ? 1 : 0,
     setBacks: setBacks.length,
     healedMs: Math.round(history.healedMs ?? 0),
   };

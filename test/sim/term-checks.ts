@@ -46,6 +46,12 @@ export function nearThePresent({ ceilings, brokersOffMs, isBrokerFarOff, setBack
   return far && `the ceiling of worker ${far.workerId} lies ${far.aheadMs.toFixed(0)} ms ahead`;
 }
 
+/** However a clock drifts, the next comparison with the brokers' ends its use, though nothing is appended meanwhile. */
+export function comparedClocks({ grants, mostOffMs = Number.POSITIVE_INFINITY }: History): string | undefined {
+  const off = grants.find(({ offMs }) => Math.abs(offMs) > mostOffMs);
+  return off && `${off.process} allocated by a clock that was off by ${off.offMs.toFixed(0)} ms`;
+}
+
 /** Workers with different configurations never allocate in one namespace; a wiped etcd knows none of them. */
 export function oneConfiguration({ grants, setBacks }: History): string | undefined {
   if (setBacks.length > 0) return undefined;

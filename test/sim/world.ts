@@ -1,7 +1,8 @@
 import crypto from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
+import type { Layout } from '../../src/core/layout.ts';
 import { Rng } from './rng.ts';
-import { hasSequences } from './setting.ts';
+import { hasSequences, layoutOf } from './setting.ts';
 
 /** A scheduled event, which can be cancelled. */
 export interface Happening {
@@ -21,6 +22,8 @@ interface Event extends Happening {
 export class World {
   readonly seed: number;
   readonly rng: Rng;
+  /** The layout of all workers. */
+  readonly layout: Layout;
   /** Whether clients want numbers of sequences. */
   hasSequences: boolean;
   /** Whether workers that start are configured with a low limit of counts. */
@@ -34,6 +37,7 @@ export class World {
   constructor(seed: number, traced: boolean) {
     this.seed = seed;
     this.rng = new Rng(seed);
+    this.layout = layoutOf(seed);
     this.hasSequences = hasSequences(seed);
     this.trace = traced ? [] : undefined;
   }
