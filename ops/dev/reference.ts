@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Argument, Command, type Option } from 'commander';
 import { Registry } from 'prom-client';
+import { FINDINGS } from '../../src/cli/audit/found.ts';
 import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
 import { TIME_HELP, withLayoutOptions } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
@@ -130,7 +131,7 @@ function optionLines(command: Command): readonly string[] {
   return [...rest, ...own.map(optionLine)];
 }
 
-/** Arguments, options and the help text after them, of a command that has an action. */
+/** Arguments, options, the help text after them and what it prints, of a command that has an action. */
 function commandPart(command: Command): string {
   const args = command.registeredArguments.map(
     (argument) => `- \`${argumentText(argument)}\`: ${cell(argument.description)}`,
@@ -141,7 +142,10 @@ function commandPart(command: Command): string {
     cell(command.description()),
     ...(lines.length === 0 ? [] : [lines.join('\n')]),
     ...explanation(command),
-  ].join('\n\n');
+    EXAMPLES.get(pathOf(command)) ?? '',
+  ]
+    .filter(Boolean)
+    .join('\n\n');
 }
 
 /** An argument as the usage shows it: `<id...>` for one or more, `[name]` for one that may be left out. */
@@ -150,16 +154,26 @@ function argumentText(argument: Argument): string {
   return argument.required ? `<${name}>` : `[${name}]`;
 }
 
-/** On each page that shows calls of idalloc. */
-const IN_CHECKOUT = 'In a checkout, `idalloc` is `bin/idalloc`.';
-const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
+const [BEGINNING = '', ...PARTS] = readFileSync(join(ROOT, 'ops/dev/command-line.md'), 'utf8').split(/^## /m);
+const belowFirstLine = (part: string) => part.slice(part.indexOf('\n')).trim();
+/** By command: what its part of the page ends with, such as its output. */
+const EXAMPLES: ReadonlyMap<string, string> = new Map(
+  PARTS.map((part) => [part.slice(0, part.indexOf('\n')), belowFirstLine(part)]),
+);
+
+/** Lists of the help that other pages have. */
+const ELSEWHERE = [
+  [describeVariables(), '  (the table of Configuration)'],
+  [new RegExp(`(^  (${Object.keys(FINDINGS).join('|')}) .*\\n)+`, 'm'), '  (the table of Audit the history)\n'],
+] as const;
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */
 function helpAfter(command: Command): string {
   let shown = '';
   command.configureOutput({ writeOut: (text) => (shown += text) });
   command.outputHelp();
-  return shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE).trim();
+  const text = shown.slice(command.helpInformation().length).trim();
+  return ELSEWHERE.reduce((rest, [list, place]) => rest.replace(list, place), text);
 }
 
 /** What the help explains after the options; its examples are left to --help. */
@@ -179,19 +193,15 @@ const COMMAND_LINE = await program(NO_PROCESS);
 function commandLine(): string {
   const codes = EXIT_HELP.trim().split('\n').slice(1);
   const exits = codes.map((line) => [...(/^\s*(\d+)\s+(.*)$/.exec(line) ?? [])].slice(1).map(cell));
+  const commands = COMMAND_LINE.commands.flatMap(runnable);
+  const strays = [...EXAMPLES.keys()].filter((path) => !commands.some((command) => pathOf(command) === path));
+  if (strays.length > 0) throw new Error(`ops/dev/command-line.md names no command: ${strays.join()}`);
   return pageOf(
-    `# Command line
-
-Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
-output, and \`--help\` of a command has examples. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
-Servers and topics come from the [configuration](configuration.md). \`--json\` prints one line of JSON, here with its fields, or for an
-error \`{"error":{"code","message"}}\`, with the code \`USAGE\` for an invalid command line.
-
-${IN_CHECKOUT}`,
+    belowFirstLine(BEGINNING),
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
     `## Layout options\n\nFor IDs of another layout, with every command that reads IDs.\n\n${LAYOUT_COMMAND.options.map(optionLine).join('\n')}`,
     `## Times\n\nA time is ${cell(TIME_HELP)}.`,
-    ...COMMAND_LINE.commands.flatMap(runnable).map(commandPart),
+    ...commands.map(commandPart),
   );
 }
 

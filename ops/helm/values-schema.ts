@@ -65,7 +65,7 @@ const DEFINITIONS = {
 /** The thresholds of alerts that have a name in ops/prometheus/rules.yml. `helm --set` passes a fraction as text. */
 const thresholds = object(
   Object.fromEntries(
-    ['unansweredSeconds', 'answersSeconds', 'httpSeconds', 'deadLetters', 'lagRecords'].map((one) => {
+    ['unansweredSeconds', 'answersSeconds', 'httpSeconds', 'refusedShare', 'deadLetters', 'lagRecords'].map((one) => {
       return [one, { type: ['number', 'string'], pattern: '^[0-9]{1,6}([.][0-9]+)?$', minimum: 0, maximum: 999_999 }];
     }),
   ),

@@ -58,8 +58,8 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'core/visible.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1730, imports: ['errors.ts'] },
-  { room: 'async', lines: 440 },
+  { room: 'core', lines: 1760, imports: ['errors.ts'] },
+  { room: 'async', lines: 470 },
   { room: 'codec', lines: 4500, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
@@ -67,9 +67,9 @@ export const ROOMS: readonly Room[] = [
     imports: ['core', 'errors.ts'],
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
-  { room: 'identity', lines: 2180, imports: WAITING },
+  { room: 'identity', lines: 2200, imports: WAITING },
   { room: 'ledger', lines: 2910, imports: [...WAITING, 'identity/identity-ports.ts'] },
-  { room: 'pipeline', lines: 4110, imports: [...WAITING, 'ledger'] },
+  { room: 'pipeline', lines: 4140, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
     lines: 530,
@@ -78,13 +78,13 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/records',
-    lines: 1430,
+    lines: 1500,
     imports: ['core', 'errors.ts'],
     packages: ['node:*', ...CHECKSUM_AND_COMPRESSION],
   },
   {
     room: 'kafka/wire',
-    lines: 3740,
+    lines: 3810,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
@@ -93,7 +93,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/index', lines: 2880, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 3190,
+    lines: 3200,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],
@@ -140,7 +140,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 11420,
+    lines: 11450,
     folders: [
       ...['audit', 'bundle', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'status'],
       ...['topics', 'trace'],

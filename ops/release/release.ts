@@ -23,8 +23,7 @@ const USAGE = `Builds a release of the checked-out commit: four npm packages and
   --json       print what was built as JSON
   --help
 
-Before: set the version (npm version 1.2.3 --no-git-tag-version), name it in CHANGELOG.md ("## 1.2.3 - 2026-01-31"),
-commit, and see that .ci/run passes.
+Before: set the version (npm run release:version -- 1.2.3), and see that .ci/run passes on that commit.
 
 Exit codes: 0 built, 1 a step failed, 2 the commit can't be released.
 `;
@@ -58,7 +57,8 @@ function show(line: string): void {
   process.stderr.write(`release: ${line}\n`);
 }
 
-async function git(...args: readonly string[]): Promise<string> {
+/** Runs git in this checkout. Returns what it prints, without the end of the last line. */
+export async function git(...args: readonly string[]): Promise<string> {
   const output = await run({ command: 'git', args, cwd: ROOT, purpose: `git ${args[0]}`, timeoutMs: GIT_MS });
   return output.trim();
 }
