@@ -39,7 +39,7 @@ const CONCEPTS: readonly Claim[] = [
     'an entry that landed between look-up and append wins, and ours becomes a gap',
   ],
   [
-    'if it is lost, it is restored from the ledger, and nobody notices but the disk.',
+    'if it is lost, it is restored from the ledger.',
     'adapters/index/power-failure',
     'that fails replaces the index, which is restored, since nobody knows what the disk holds',
   ],

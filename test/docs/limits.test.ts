@@ -16,6 +16,7 @@ import { MAX_URL_LENGTH } from '../../src/http/problem.ts';
 import { MAX_HEADER_BYTES } from '../../src/http/server.ts';
 import { MAX_DECOMPRESSED_BYTES } from '../../src/kafka/records/codecs.ts';
 import { MAX_HEADERS } from '../../src/kafka/records/fetched-record.ts';
+import { PRICES_US } from '../../src/pipeline/accounts.ts';
 import { MAX_RECORD_BYTES } from '../../src/pipeline/intake.ts';
 import { readPage } from '../support/docs.ts';
 
@@ -50,6 +51,19 @@ test('the sizes on the page of limits are those of the code', () => {
   const rows = [...sizes.matchAll(/^\| ([^|]+) \| ([\d,]+) \|/gm)];
   const shown = Object.fromEntries(rows.map(([, what = '', most = '']) => [what, Number(most.replaceAll(',', ''))]));
   expect(shown).toEqual(BOUNDS);
+});
+
+test('the prices on the page of security are those of the code', () => {
+  const rows = [...readPage('docs/security.md').matchAll(/^\| ([^|]+) \| (\d+) µs[^|]*\|/gm)];
+  expect(Object.fromEntries(rows.map(([, work = '', us = '']) => [work, Number(us)]))).toEqual({
+    'a request over Kafka': PRICES_US.request,
+    'each KiB of its record beyond the first': PRICES_US.kibibyte,
+    'each 1,000 IDs that its reply lists, from 1,000 on': PRICES_US.listed,
+    'one more reply topic or named partition in a part': PRICES_US.append,
+    "a copy for the request's home partition": PRICES_US.forward,
+    'a decision read from the ledger: a batch sent again, a `CONFLICT`': PRICES_US.decision,
+    'a record that is no request': PRICES_US.request + PRICES_US.letter,
+  });
 });
 
 test.for(['docs/how-to/client.md', 'docs/how-to/quotas.md', 'docs/operations/runbook.md'])(

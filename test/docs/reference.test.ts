@@ -52,4 +52,9 @@ describe('the generated reference', () => {
     expect(page).toMatch(/^- `--dry-run`: only show what would be read again/m);
     expect(page.match(/`--sequence-bits <n>`/g)).toHaveLength(1);
   });
+
+  test('has what a command prints below what its help explains', () => {
+    const [, trace = ''] = /\n## idalloc trace\n(.*?)\n## /s.exec(renderReference('cli.md')) ?? [];
+    expect(trace).toMatch(/--correlation-id finds .*```\n\n```console\n\$ idalloc trace \d+\n/s);
+  });
 });

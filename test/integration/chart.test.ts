@@ -58,7 +58,9 @@ describe.for(VALUES)('with %s', (values) => {
         });
         const [, amount = 0, unit] = /^(\d+)(Mi|Gi)$/.exec(container.resources.limits.memory) ?? [];
         const halfMib = (Number(amount) * (unit === 'Gi' ? 1_024 : 1)) / 2;
-        expect(variables(container).get('NODE_OPTIONS')).toBe(`--max-old-space-size=${halfMib}`);
+        expect(variables(container).get('NODE_OPTIONS')).toBe(
+          `--max-old-space-size=${halfMib} --max-semi-space-size=16`,
+        );
       }
     }
   });
@@ -274,12 +276,13 @@ test('a threshold of an alert is the one of the values, and of the others that o
     const rules: Rule[] = groups.flatMap(({ rules }: { rules: Rule[] }) => rules);
     return rules.map(({ expr }) => expr);
   };
+  const thresholds = ['lagRecords=500000', 'answersSeconds=0.25', 'refusedShare=0.33'];
   const [usual, changed] = [
     await rulesOf(),
-    await rulesOf('monitoring.rules.thresholds.lagRecords=500000', 'monitoring.rules.thresholds.answersSeconds=0.25'),
+    await rulesOf(...thresholds.map((one) => `monitoring.rules.thresholds.${one}`)),
   ];
   const differing = changed.filter((expr, at) => expr !== usual[at]);
-  expect(differing.map((expr) => / > .*$/.exec(expr)?.[0]).toSorted()).toEqual([' > 0.25', ' > 500000']);
+  expect(differing.map((expr) => / > .*$/m.exec(expr)?.[0]).toSorted()).toEqual([' > 0.25', ' > 0.33', ' > 500000']);
 });
 
 test('what other operators need is there only behind its switch', async () => {

@@ -87,9 +87,12 @@ test('the commands that look at servers, topics and leases find what is there', 
 });
 
 test('a worker shows its status, and a bundle holds that and what the commands print', async () => {
-  const { host } = new URL(await worker.opsUrl());
+  const { host, port } = new URL(await worker.opsUrl());
   const row = { address: host, ready: true, worker_id: ready.workerId };
   expect(await run('status', host)).toMatchObject({ workers: [row], ready: 1, unreachable: 0 });
+  // Its lease has the address of the machine, where it does not listen.
+  const all = await run('status', '--all', '--port', port);
+  expect(all).toMatchObject({ workers: [{ ready: true, worker_id: ready.workerId }], unreachable: 0 });
   using place = mkdtempDisposableSync(join(tmpdir(), 'idalloc-bundle-'));
   const bundle = await run('bundle', host, '--output', join(place.path, 'bundle.tar.gz'));
   expect(bundle).toMatchObject({ failed: [], parts: expect.arrayContaining(['workers.json', 'doctor.json']) });

@@ -24,6 +24,8 @@ let realm: Realm;
 let worker: WorkerProcess;
 let serves = false;
 let orders: string;
+/** The worker ID of the worker that a replay stopped. */
+let workerId: string;
 let batchOfOrder: Followed;
 /** The place of the newest dead letter for an undeliverable reply. */
 let undeliverable: string;
@@ -81,30 +83,39 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
       after: startWorker,
     },
   },
-  'docs/how-to/command-line.md': {
-    'bin/idalloc request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
-    'idalloc audit 2': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
+  'docs/reference/cli.md': {
+    'idalloc request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },
+    'idalloc audit': { before: forge, after: () => realm.admin.deleteTopics({ topics: [forgedTopic()] }), code: 1 },
     'idalloc trace 117661231645038394': tracing,
-    'idalloc leases evict 25 --yes': { args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'] },
-    'idalloc namespace rebuild': { before: stopWorker },
     'idalloc replay --from 2h': {
+      before: async () => {
+        workerId = await heldWorkerId();
+        await stopWorker();
+      },
       when: [
         /restart the workers now/,
         () => {
-          worker = realm.worker();
+          // The same one, since `leases` also lists those that were used before.
+          worker = realm.worker({ WORKER_ID: workerId });
           serves = true;
         },
       ],
     },
-    'idalloc topics check': {
-      before: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '3600000'),
-      after: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000'),
-      code: 1,
+    'idalloc leases evict 25 --yes': {
+      args: async () => ['leases', 'evict', await heldWorkerId(), '--yes'],
+      // Another worker ID takes an evicted worker a while.
+      after: () => stopWorker().then(startWorker),
     },
     'idalloc deadletters list': { before: async () => emptyDeadLetters().then(spoilTwo) },
     'idalloc deadletters show 0:0': { args: async () => ['deadletters', 'show', undeliverable] },
     'idalloc deadletters resend 0:0 --yes': {
       args: async () => ['deadletters', 'resend', undeliverable, '--yes'],
+    },
+    'idalloc namespace rebuild': { before: stopWorker, after: startWorker },
+    'idalloc topics check': {
+      before: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '3600000'),
+      after: () => realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000'),
+      code: 1,
     },
   },
   'docs/operations/running.md': { 'idalloc worker': { before: stopWorker } },

@@ -9,6 +9,7 @@ import { clientRights, grant, SecuredKafka, workerRights } from '../support/secu
 import { suiteServers } from '../support/servers.ts';
 import { TokenServer } from '../support/token-server.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
+import type { LogLine } from '../support/worker-process.ts';
 
 const USER = 'id-worker';
 const PLAIN_PASSWORD = 'plain-pass';
@@ -65,6 +66,9 @@ const LOGINS: Record<string, () => Record<string, string>> = {
   }),
 };
 
+const ofKafka = ({ component, code, reason }: LogLine) =>
+  component === 'kafka' || [code, reason].some((name) => String(name).startsWith('KAFKA_'));
+
 const secretFile = (name: string) => join(kafka.dir, name);
 
 async function start(env: Record<string, string>): Promise<LoadedWorker> {
@@ -96,8 +100,8 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
       }
       await stage.check();
       const warnings = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
-      // A busy machine pauses the process.
-      expect(warnings.filter(({ reason }) => reason !== 'PROCESS_PAUSED')).toEqual([]);
+      // A busy machine also pauses the process, and makes etcd late: only Kafka knows of logins.
+      expect(warnings.filter(ofKafka)).toEqual([]);
       if (mechanism === 'oauthbearer') {
         const most = (performance.now() - begunMs) / (TOKEN_LIFE_S * 400) + 8;
         expect(tokens.asked - asked).toBeGreaterThan(1);

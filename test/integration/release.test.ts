@@ -203,6 +203,22 @@ test('a directory with files of others is not emptied', async () => {
   expect(existsSync(join(outDir, 'precious'))).toBe(true);
 });
 
+test('a version that is set can be released as it is, and the next one begins "Unreleased"', async () => {
+  edit('CHANGELOG.md', (text) => text.replace('\n## ', '\n## Unreleased\n\n- New.\n\n## '));
+  await git('commit', '--quiet', '--all', '--message', 'new');
+  const set = (...args: readonly string[]) =>
+    run(process.execPath, ['ops/release/version.ts', ...args], { cwd: copy, timeout: TIMEOUT_MS });
+  const { stderr: shown } = await set('98.0.0', '--date', '2026-02-01', '--dry-run');
+  expect(shown).toContain('CHANGELOG.md: +## 98.0.0 - 2026-02-01\n');
+  expect(await git('status', '--porcelain')).toBe('');
+  await set('98.0.0', '--date', '2026-02-01');
+  expect(await git('log', '-1', '--format=%s')).toBe('release: 98.0.0');
+  expect((await release('--no-image', '--check')).stderr).toContain('98.0.0 can be released');
+  await expect(set('98.0.0-dev')).rejects.toMatchObject({ code: 2 });
+  await set('98.1.0-dev');
+  await expect(release('--no-image', '--check')).rejects.toMatchObject({ code: 2 });
+});
+
 test.for([
   ['## 1.2.0 - 2026-01-31\n\nNew.\n\n## 1.1.0 - 2026-01-01\n\nOld.\n', 'New.\n'],
   ['## 1.2.0 - 2026-01-31\n\n### Added\n\n- one\n', '### Added\n\n- one\n'],

@@ -7,7 +7,7 @@ import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { DATACENTER_ID, Realm } from '../support/realm.ts';
 import { replaceFile, SecuredEtcd, ShownCertificate } from '../support/secured-etcd.ts';
 import { suiteServers } from '../support/servers.ts';
-import { closings, WITHOUT_ETCD } from '../support/stops.ts';
+import { closings } from '../support/stops.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
 
 const USER = 'id-worker';
@@ -82,9 +82,8 @@ function connectAnew(): void {
 }
 
 /** Waits until the worker is suspended and requests wait, and expects that its log names the variables to check. */
-async function refuses(remedy: RegExp, from: number, reasons = WITHOUT_ETCD): Promise<void> {
-  const { reason, detail } = await loaded.stoppedBy(reasons);
-  if (reason !== 'PROCESS_PAUSED') expect(detail).toMatch(remedy);
+async function refuses(remedy: RegExp, from: number, reason = 'LEASE_SUSPENDED'): Promise<void> {
+  expect(await loaded.stopped(reason)).toMatch(remedy);
   await loaded.worker.line(({ level, remedy: logged }) => level === ERROR_LEVEL && remedy.test(String(logged)), from);
 }
 
@@ -143,7 +142,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
   test('a right to write that is revoked costs the worker ID, is named, and another one is acquired when it is granted again', async () => {
     const from = loaded.worker.lines.length;
     await etcd.grant('Read');
-    await refuses(/grant ETCD_USERNAME/, from, ['NO_IDENTITY']);
+    await refuses(/grant ETCD_USERNAME/, from, 'NO_IDENTITY');
     await etcd.grant();
     await resumes();
     expect(loaded.worker.lines.slice(from).filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);

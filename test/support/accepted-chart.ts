@@ -2,12 +2,14 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../../ops/dev/paths.ts';
+import { blocksOf } from './docs.ts';
 
+const PAGE = 'docs/operations/kubernetes.md';
 /**
  * All that decides whether Kubernetes' API server accepts the chart: what helm renders, both programs, and their test.
  */
 const DECISIVE = [
-  'docs/operations/kubernetes.md',
+  PAGE,
   'locks/helm',
   'locks/kubernetes',
   'ops/bare/kubernetes.ts',
@@ -35,11 +37,19 @@ export function decisiveFiles(): ReadonlyMap<string, Buffer> {
   return new Map(DECISIVE.flatMap(filesOf).map((file) => [file, readFileSync(join(ROOT, file))]));
 }
 
+/** What of a file decides: of the page its blocks, and of the chart all but its version, which a release changes. */
+function decisivePart(file: string, content: Buffer): Buffer | string {
+  if (file === PAGE) return JSON.stringify(blocksOf(content.toString()).map(({ body }) => body));
+  if (file === 'ops/helm/idalloc/Chart.yaml') return content.toString().replace(/^(version|appVersion): .*$/gm, '$1');
+  return content;
+}
+
 /** The digest of the chart as it is now, and of what decides with it. */
 export function digestOfChart(): string {
   const hash = createHash('sha256');
   for (const [file, content] of decisiveFiles()) {
-    hash.update(`${file} ${content.length}\n`).update(content);
+    const part = decisivePart(file, content);
+    hash.update(`${file} ${part.length}\n`).update(part);
   }
   return hash.digest('hex');
 }

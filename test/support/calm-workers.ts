@@ -12,7 +12,7 @@ const PACE_MS = 500;
 /** Alerts of this job, and those that are of no job. */
 const FIRING = `alertstate="firing",job=~"${JOB}|"`;
 
-/** Two workers that serve a steady load, with standbys, while Prometheus looks. */
+/** Two workers that serve a steady load, with standbys and one bad request, while Prometheus looks. */
 export class CalmWorkers implements AsyncDisposable {
   readonly job = JOB;
   readonly #prometheus: Prometheus;
@@ -38,8 +38,10 @@ export class CalmWorkers implements AsyncDisposable {
     const following = `sum(idalloc_partition_state{job="${JOB}",state="following"})`;
     await expect.poll(() => prometheus.query(following)).toMatchObject([{ value: PARTITIONS }]);
     await expect.poll(() => prometheus.query(`ALERTS{${FIRING}}`)).toEqual([]);
+    const before = await prometheus.evaluations();
+    await realm.sendRaw([{ value: 'junk' }]);
     starting.move();
-    return new CalmWorkers(prometheus, realm, workers, await prometheus.evaluations());
+    return new CalmWorkers(prometheus, realm, workers, before);
   }
 
   /**
@@ -57,10 +59,14 @@ export class CalmWorkers implements AsyncDisposable {
     return { fired, ids: ids[0]?.value ?? 0 };
   }
 
-  /** Ends the load, and kills both. */
-  async kill(): Promise<void> {
+  /** Ends the load. */
+  async rest(): Promise<void> {
     await this.#load.stop();
-    for (const worker of this.#workers) worker.kill('SIGKILL');
+  }
+
+  /** Kills a worker. */
+  kill(which: 0 | 1): void {
+    this.#workers[which]?.kill('SIGKILL');
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -62,18 +62,21 @@ export class LoadedWorker extends Scene {
 
   /** Waits until the worker is unready for this reason and requests pile up; returns the detail from /readyz. */
   async stopped(reason: string): Promise<string> {
-    return (await this.stoppedBy([reason])).detail ?? '';
-  }
-
-  /** Waits until the worker is unready for one of these reasons and requests pile up. */
-  async stoppedBy(reasons: readonly string[]): Promise<Readiness> {
-    await this.#unreadyBy(reasons);
+    await this.unready(reason);
     await expect.poll(() => this.load.requests.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
-    return await this.#unreadyBy(reasons);
+    return (await this.unready(reason)).detail ?? '';
   }
 
-  async unready(reason: string): Promise<void> {
-    await this.#unreadyBy([reason]);
+  /** On a busy machine it may have another reason for a moment: the process was paused. */
+  async unready(reason: string): Promise<Readiness> {
+    let found: Readiness = { status: 200 };
+    const shown = async () => {
+      found = await readiness(this.worker);
+      return found.reason;
+    };
+    await expect.poll(shown, POLL).toBe(reason);
+    expect(found.status).toBe(503);
+    return found;
   }
 
   async ready(): Promise<void> {
@@ -88,18 +91,6 @@ export class LoadedWorker extends Scene {
     const history = await this.history(requests);
     checkStops(this.workers, this.replies, requests);
     return history;
-  }
-
-  /** On a busy machine it may have another reason for a moment: the process was paused. */
-  async #unreadyBy(reasons: readonly string[]): Promise<Readiness> {
-    let found: Readiness = { status: 200 };
-    const reason = async () => {
-      found = await readiness(this.worker);
-      return found.reason;
-    };
-    await expect.poll(reason, POLL).toBeOneOf([...reasons]);
-    expect(found.status).toBe(503);
-    return found;
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Slots } from '../../src/async/slots.ts';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { ReplyPolicy } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
@@ -15,7 +16,7 @@ import { processBatch } from '../../src/pipeline/batch.ts';
 import { type Accepted, type IntakeOptions, RequestReader } from '../../src/pipeline/intake.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
 import { NumberDecisions } from '../../src/pipeline/numbers.ts';
-import { LARGE_AT_ONCE, type PipelineDeps, Slots } from '../../src/pipeline/part.ts';
+import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
 import type { NumbersLoss, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { type Tracing, UNTRACED } from '../../src/pipeline/trace.ts';
@@ -38,6 +39,8 @@ export const POLICY: ReplyPolicy = {
   ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
 };
 /** A ledger that writes no statements of its own. */
+/** A clock and an event loop that stand still. */
+export const TIMELESS = { monotonicMs: () => 0, busyMs: () => 0, schedule: () => ({ cancel: () => {} }) };
 const UNTIMED: TimeStep = async (_step, work) => await work();
 export const WITHOUT_RESTATING = {
   restateAfterMs: Number.POSITIVE_INFINITY,
@@ -248,7 +251,7 @@ export class MemoryWorker {
       publisher: this.publisher,
       largePublisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
-      turns: new RecordTurns({ nextTurn, sleep: () => nextTurn(), monotonicMs: () => 0 }),
+      turns: new RecordTurns({ ...TIMELESS, nextTurn, sleep: () => nextTurn() }),
       accounts: options.accounts ?? accountsWith({ usPerMs: 1, burstUs: Number.POSITIVE_INFINITY }),
       junk: new JunkLimits(options.junkRate ?? { perSecond: 10, burst: 1_000 }, { monotonicMs: () => 0 }),
       schemas: options.schemas,

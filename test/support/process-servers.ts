@@ -14,13 +14,18 @@ export interface ProcessServers extends TestServers {
   kafkaPid(): number | undefined;
 }
 
+interface ProcessServerOptions extends Pick<KafkaOptions, 'ports' | 'properties' | 'isMeasured'> {
+  /** Their data is in a directory below it, by default that of temporary files. */
+  readonly parentDir?: string;
+}
+
 /** Starts Kafka and an etcd cluster as child processes, with data that is removed when they stop. */
 export async function startProcessServers(
   log: (line: string) => void,
   parts: ServerParts = SUITE,
-  more: Pick<KafkaOptions, 'ports' | 'properties' | 'isMeasured'> = {},
+  { parentDir = tmpdir(), ...more }: ProcessServerOptions = {},
 ): Promise<ProcessServers> {
-  const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
+  const dir = await mkdtemp(join(parentDir, 'idalloc-servers-'));
   const kafkaDir = join(dir, 'kafka');
   const removeData = () => rm(dir, { recursive: true, force: true });
   const properties = { 'group.min.session.timeout.ms': String(LEAST_SESSION_MS), ...more.properties };

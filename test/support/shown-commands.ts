@@ -7,7 +7,7 @@
 export const FOLLOWED: readonly string[] = [
   'docs/how-to/client.md',
   'docs/reference/http.md',
-  'docs/how-to/command-line.md',
+  'docs/reference/cli.md',
   // It lists what was done on the page before it.
   'docs/operations/journal.md',
   'docs/operations/running.md',
@@ -136,6 +136,13 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
   ['npm run chart', { file: 'test/support/chart-render.ts', by: 'packChart(' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
+  ...['1.2.3', '1.3.0-dev'].map(
+    (version) =>
+      [
+        `npm run release:version -- ${version}`,
+        { file: 'test/integration/release.test.ts', by: 'ops/release/version.ts' },
+      ] as const,
+  ),
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   [
     'npm install testcontainers ../idalloc/dist/packages/idalloc-{client,testcontainers}-*.tgz',

@@ -8,7 +8,7 @@ import type { LogLine, WorkerProcess } from './worker-process.ts';
 /** A step back of the clock by less than this does not end the term. */
 const STEP_BACK_MS = 10;
 
-/** Why a worker stops that etcd does not answer. One that the machine paused names that, until etcd answers again. */
+/** Why a worker stops that etcd does not answer. One that the machine paused names that first. */
 export const WITHOUT_ETCD: readonly string[] = ['LEASE_SUSPENDED', 'PROCESS_PAUSED'];
 
 /**
@@ -63,12 +63,12 @@ function stops({ msg, reason }: LogLine): boolean {
 }
 
 /**
- * The lines, from `from` on, by which the gate closed for its lease or its clock, but for pauses of the process: a busy
- * machine pauses it, and nothing that a test does but SIGSTOP.
+ * The lines, from `from` on, by which the gate closed for its lease or its clock, but for pauses of the process and
+ * what follows them: a busy machine pauses it, and nothing that a test does but SIGSTOP.
  */
 export function closings({ lines }: WorkerProcess, from: number): readonly LogLine[] {
   const closed = lines.slice(from).filter(({ msg }) => /^gate closed/.test(msg ?? ''));
-  return closed.filter(({ reason }) => refuses(reason) && reason !== 'PROCESS_PAUSED');
+  return closed.filter(({ reason, detail }) => refuses(reason) && !/process was paused/.test(String(detail)));
 }
 
 /** All batches in replies so far, by their fences. */

@@ -38,6 +38,7 @@ function bound(runtime: VirtualRuntime, isDead: () => boolean): Runtime {
     wallMs: () => runtime.wallMs(),
     schedule: (delayMs, run) => runtime.schedule(delayMs, () => (isDead() ? undefined : run())),
     sleep: (delayMs, signal) => runtime.sleep(delayMs, signal).then(() => (isDead() ? never : undefined)),
+    busyMs: () => runtime.busyMs(),
     nextTurn: () => runtime.nextTurn(),
     random: () => runtime.random(),
     uuid: () => runtime.uuid(),
@@ -69,6 +70,8 @@ export class WorkerStage {
     error: undefined,
     statuses: new Map(),
   };
+  /** Called when a worker has closed its connection to etcd. */
+  onEtcdClosed: () => void = () => {};
   /** What the allocator of each worker got. */
   readonly allocators = new Map<string, AllocatorOptions>();
   readonly #workers = new Map<string, Worker>();
@@ -103,7 +106,7 @@ export class WorkerStage {
           return etcdTells.error;
         },
         statuses: async () => etcdTells.statuses,
-        close: () => {},
+        close: () => this.onEtcdClosed(),
       },
       indexDisk: () => undefined,
       openIndex: (binding, events) => this.#openIndex(binding, events, host),
