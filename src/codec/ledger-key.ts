@@ -3,7 +3,7 @@ import { type Bytes, isSame, Slice } from '../core/slice.ts';
 import { IdallocError } from '../errors.ts';
 import { checkCorrelationId, checkSequence } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
-import { REPLAY_HEADER } from './request-position.ts';
+import { ADOPTION_HEADER, REPLAY_HEADER } from './request-position.ts';
 import { STATEMENT_HEADER } from './sequence-entry.ts';
 
 /**
@@ -145,8 +145,8 @@ const NOTHING = Buffer.alloc(0);
 /**
  * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, over the header of a
  * statement, and over its offset and append time, since the markers that sample the brokers' clocks all have the same
- * key and value. Other headers say nothing of what is decided. No record has both headers: a statement of a sequence
- * has a key, one of a replay has none.
+ * key and value. Other headers say nothing of what is decided. No record has two of them: a statement of a sequence has
+ * a key, one of a replay is a marker that says nothing else, and an adoption is a marker that does.
  */
 export function digestEntry(entry: {
   readonly offset: number;
@@ -162,7 +162,8 @@ export function digestEntry(entry: {
   head.writeDoubleBE(entry.appendedAtMs, 8);
   head.writeUInt32BE(key.length, 16);
   head.writeUInt32BE(value.length, 20);
-  const header = entry.headers?.[STATEMENT_HEADER] ?? entry.headers?.[REPLAY_HEADER];
+  const { [STATEMENT_HEADER]: stated, [REPLAY_HEADER]: replayed, [ADOPTION_HEADER]: adopted } = entry.headers ?? {};
+  const header = stated ?? replayed ?? adopted;
   const said = typeof header === 'string' || Buffer.isBuffer(header) ? Buffer.from(header) : NOTHING;
   return hash('sha256', Buffer.concat([head, key, value, said]), 'buffer').subarray(0, 16);
 }

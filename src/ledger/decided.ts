@@ -194,6 +194,7 @@ function firstOf(
   found: ReadonlyMap<number, LedgerRecord>,
 ): FoundDecision | typeof FORGOTTEN | undefined {
   const origin = deps.index.origin(deps.copy.partition);
+  const adoptedAt = deps.index.adoptedAt(deps.copy.partition);
   let before = NOWHERE;
   let decider: Pick<Decided, 'offset' | 'entry' | 'appendedAtMs'> | undefined;
   let newest = NOWHERE;
@@ -213,7 +214,9 @@ function firstOf(
         decider ??= { offset, entry, appendedAtMs };
         newest = offset;
         newestMs = appendedAtMs;
-        through = Math.max(through, entry.requestOffset);
+        // What lies before an adoption covers only what the horizon does.
+        const covered = offset < adoptedAt ? (deps.index.horizon(deps.copy.partition) ?? -1) : entry.requestOffset;
+        through = Math.max(through, covered);
       }
     }
     entries += 1;

@@ -105,7 +105,8 @@ export interface Applied {
  *   the horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything
  *   that was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of
  *   an entry whose writer had read what the log has since lost, and of a loss. A wipe never lowers it, because the log
- *   may have lost what was known before; only `disown` does.
+ *   may have lost what was known before; only `disown` and an adoption do. Behind an adoption the offsets are those of
+ *   the request topic that there is now: what earlier entries say of theirs no longer holds.
  *
  * A failed store throws INDEX_RESTORING or INDEX_UNUSABLE; it never returns a wrong answer.
  */
@@ -114,17 +115,19 @@ export interface LedgerIndex {
   end(partition: number): number;
   /** The start of the known part of the log; `placesOf` returns nothing below it. */
   origin(partition: number): number;
-  /** The highest request offset recorded in applied entries, those before a wipe included; -1 for none. */
+  /** The highest request offset in applied entries since an adoption, those before a wipe included; -1 for none. */
   through(partition: number): number;
   /**
    * Requests up to this offset may have been decided by unknown entries; -1 when there are none, undefined while
    * nothing in the log shows it.
    */
   horizon(partition: number): number | undefined;
+  /** The offset of the last adoption of the log that was not read again after a wipe; -1 for none. */
+  adoptedAt(partition: number): number;
   /**
    * What the last statement of a replay says: every request below this offset had been answered before, so an unknown
    * one was refused, or its decision is forgotten. 0 without a statement. A wipe does not lower it; only a later
-   * statement and `disown` do.
+   * statement, an adoption and `disown` do.
    */
   answeredBelow(partition: number): number;
   /**

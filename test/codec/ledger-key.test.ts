@@ -9,7 +9,7 @@ import {
   encodeStatementKey,
   readLedgerKey,
 } from '../../src/codec/ledger-key.ts';
-import { replayRecord } from '../../src/codec/request-position.ts';
+import { adoptionHeaders, replayRecord } from '../../src/codec/request-position.ts';
 import { STATEMENT_HEADER } from '../../src/codec/sequence-entry.ts';
 import { Slice } from '../../src/core/slice.ts';
 import { anyCorrelationId } from './samples.ts';
@@ -87,6 +87,10 @@ test('the statements of two replays have different digests', () => {
   expect(digest(0)).not.toEqual(digest(1));
   expect(digest(0)).not.toEqual(digest(0, 8));
   expect(digest(1)).not.toEqual(digestEntry(marker));
+});
+
+test('an adoption has another digest than the same marker', () => {
+  expect(digestEntry({ ...marker, headers: adoptionHeaders(7) })).not.toEqual(digestEntry(marker));
 });
 
 test.each([

@@ -2,6 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import type { RecordHeaders } from '../../src/codec/request-headers.ts';
 import {
+  ADOPTION_HEADER,
+  adoptionHeaders,
   believable,
   type CommittedPosition,
   decodeAnswered,
@@ -9,6 +11,7 @@ import {
   EVERY_TOPIC,
   encodeAnswered,
   encodeMetadata,
+  isAdoption,
   MAX_DEBTOR_SPANS,
   REPLAY_HEADER,
   readReplay,
@@ -105,6 +108,35 @@ describe('an offset that no worker committed', () => {
     ['says nothing if nothing shows what is answered', 9, undefined, undefined],
   ])('%s', (_, offset, known, expected) => {
     expect(believable(offset, known)).toEqual(expected);
+  });
+});
+
+describe('an adoption', () => {
+  it('counts at the offset for which it was written, alone', () => {
+    for (const place of [0, 7, Number.MAX_SAFE_INTEGER]) {
+      const [header] = Object.values(adoptionHeaders(place));
+      for (const headers of [adoptionHeaders(place), { [ADOPTION_HEADER]: Buffer.from(String(header)) }])
+        expect([0, 7, Number.MAX_SAFE_INTEGER].filter((offset) => isAdoption({ offset, key: null, headers }))).toEqual([
+          place,
+        ]);
+    }
+  });
+
+  it.each<[string, RecordHeaders[string]]>([
+    ['empty', ''],
+    ['two offsets', '1 2'],
+    ['padded', '02'],
+    ['no value', null],
+    ['there twice', ['2', '2']],
+  ])('is not read from a header that is %s: LEDGER_UNREADABLE', (_, said) => {
+    expect(() => isAdoption({ offset: 2, key: null, headers: { [ADOPTION_HEADER]: said } })).toThrow(
+      expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
+    );
+  });
+
+  it('is nothing that a record with a key says, nor one without the header', () => {
+    expect(isAdoption({ offset: 2, key: Buffer.from('k'), headers: adoptionHeaders(2) })).toBe(false);
+    expect(isAdoption({ offset: 2, key: null })).toBe(false);
   });
 });
 

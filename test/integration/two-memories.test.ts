@@ -51,6 +51,21 @@ async function goneSite(servers: SuiteServers, isKilled = false) {
   return { site, ids, goneMs: Date.now() };
 }
 
+/** A worker takes all partitions over and states in each how far its requests went; then it stops. */
+async function takenOver(site: Site): Promise<void> {
+  const taking = site.start(2);
+  const lasts = async () => {
+    const byPartition = Map.groupBy(await recordsOf(site.realm, site.realm.ledgerTopic), ({ partition }) => partition);
+    return [...byPartition.values()].map((records) => {
+      const { through } = decodeLedgerEntry(records.at(-1)?.message.value as Buffer);
+      return through >= 0;
+    });
+  };
+  await expect.poll(lasts).toEqual(Array(PARTITIONS).fill(true));
+  await taking.stop();
+  site.workers.pop();
+}
+
 function documentRequest(sequence: string, nth: number, firstSentMs?: number): TestRequest {
   return { correlationId: documentOf(sequence, nth), count: 1, sequence, ...(firstSentMs && { firstSentMs }) };
 }
@@ -124,9 +139,10 @@ describe.skipIf(noServers !== undefined)(`a site and its memories${noServers ? `
   test('a copy with shifted offsets, as of a source that was trimmed, is not served until it is adopted; then numbers go on', async () => {
     const { site, ids, goneMs } = await goneSite(suiteServers());
     await using home = site;
+    await takenOver(home);
     await using there = await home.on(second);
     const { ledgerTopic, requestTopic } = home.realm;
-    await mirrorTopics(home.realm, there.realm, { shift: { [ledgerTopic]: 2, [requestTopic]: 1 } });
+    await mirrorTopics(home.realm, there.realm, { shift: { [ledgerTopic]: 2, [requestTopic]: 3 } });
     await adopted(there, 'CLUSTER_CHANGED');
     await expectOwnOrForgotten(there, ids, goneMs);
     await there.audited();

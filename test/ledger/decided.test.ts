@@ -1,5 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
+import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { EntryKey } from '../../src/codec/ledger-key.ts';
+import { adoptionHeaders } from '../../src/codec/request-position.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { type DecidedDeps, FORGOTTEN, readAhead, readDecided } from '../../src/ledger/decided.ts';
 import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
@@ -64,6 +66,21 @@ describe('what is decided for a key', () => {
     const three = world(['a', 'a', 'a']);
     three.topic.trim(0, 1);
     expect(await three.decided('a')).toBe(100);
+  });
+
+  it('covers no more requests than the horizon if it lies before an adoption, which begins request offsets anew', async () => {
+    const { topic, reader, deps } = world(['a', 'b']);
+    topic.land(0, [{ ...entry('a', { end: 2, requestOffset: 900 }) }]);
+    reader.catchUp(0);
+    const through = async () => (await readDecided(deps, [named('a')])).get(nameOf('a'));
+    expect(await through()).toMatchObject({ through: 900 });
+    const value = encodeLedgerEntry({ kind: 'marker', end: 4, through: 5 });
+    topic.land(0, [{ key: null, value, headers: adoptionHeaders(3) }]);
+    reader.catchUp(0);
+    expect(await through()).toMatchObject({ through: 5 });
+    topic.land(0, [entry('a', { end: 4, requestOffset: 12 })]);
+    reader.catchUp(0);
+    expect(await through()).toMatchObject({ through: 12 });
   });
 
   it('is not mixed up with that of another key with the same hash', async () => {

@@ -29,6 +29,7 @@ import {
   decidedThoughKnown,
   decidedThoughRead,
   falseClaim,
+  isNewToAdopted,
   mayBeForgotten,
 } from './forgetting.ts';
 import type { Entry, History, Letter, ReplyRecord, SentRequest } from './history.ts';
@@ -273,7 +274,8 @@ function wrongReply(
   if (code === 'ANSWERED_BEFORE' && mayBeRefusedAgain(history, request, record.landed)) return undefined;
   if (code === 'QUOTA_EXCEEDED' && LIMITED_TOPICS.includes(request.replyTopic)) return undefined;
   const isForgotten =
-    mayBeForgotten(history, request, record.landed) || hadLost(history, request.partition, record.landed);
+    (mayBeForgotten(history, request, record.landed) || hadLost(history, request.partition, record.landed)) &&
+    !isNewToAdopted(history, request, record.landed);
   return code === 'FORGOTTEN' && isForgotten ? undefined : `${code} without need`;
 }
 

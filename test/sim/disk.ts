@@ -216,6 +216,10 @@ class Opened implements LedgerCopies {
     return this.#index.horizon(partition);
   }
 
+  adoptedAt(partition: number): number {
+    return this.#index.adoptedAt(partition);
+  }
+
   answeredBelow(partition: number): number {
     return this.#index.answeredBelow(partition);
   }

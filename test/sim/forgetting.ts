@@ -69,6 +69,27 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   return false;
 }
 
+/**
+ * Whether a request is new behind an adoption: what had been decided, or lost, of another request topic is no reason to
+ * forget it. A loss, or retention, in the ledger or in the request topic since then would be.
+ */
+export function isNewToAdopted(history: History, request: SentRequest, order: number): boolean {
+  const { adoptionMarks, marks, statements, trims, losses, requestLosses, sharesHashes } = history;
+  const { partition, offset, origin, firstSentMs, sequence } = request;
+  if (origin !== undefined || firstSentMs !== undefined || sequence !== undefined || sharesHashes) return false;
+  const isHere = (one: { readonly partition: number; readonly order: number }) =>
+    one.partition === partition && one.order < order;
+  const adopted = adoptionMarks.findLast(isHere);
+  if (adopted === undefined || request.order < adopted.order || offset <= adopted.through) return false;
+  const isSince = (one: { readonly partition: number; readonly order: number }) =>
+    isHere(one) && one.order > adopted.order;
+  if ([...trims, ...losses, ...requestLosses].some(isSince)) return false;
+  const isLoss = new Set(statements.filter((one) => one.isLoss).map((one) => one.order));
+  const hides = (mark: Mark) => (mark.end > mark.offset || isLoss.has(mark.order)) && mark.through >= offset;
+  if (marks.some((mark) => isSince(mark) && hides(mark))) return false;
+  return !decidingIn(history).some((entry) => isHere(entry) && nameOf(history, entry) === nameOf(history, request));
+}
+
 /** Whether the request waits in a lane of its own. */
 function isDeferred({ layout }: History, { count, sequence, isDense = false }: SentRequest): boolean {
   return isDense || sequence !== undefined || isLarge(layout, count);

@@ -52,6 +52,8 @@ export interface History {
   readonly forwards: Forward[];
   readonly commits: Commit[];
   readonly answeredStated: AnsweredStated[];
+  /** The adoptions among the markers. */
+  readonly adoptionMarks: Mark[];
   readonly replays: ReplaySeen[];
   /** When each process started. */
   readonly started: Map<string, number>;
@@ -490,6 +492,7 @@ export function emptyHistory(layout: Layout = FINE): History {
     forwards: [],
     commits: [],
     answeredStated: [],
+    adoptionMarks: [],
     replays: [],
     started: new Map(),
     lowestCount: undefined,

@@ -14,6 +14,11 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'an adopted copy goes on with the request offsets of another topic',
+    scenario: 'failover',
+    patches: [patch('src/cli/namespace/adopt-run.ts', 'headers: adoptionHeaders(now)', 'headers: {}')],
+  },
+  {
     name: 'no answer taken as success',
     patches: [
       patch(

@@ -4,7 +4,7 @@ import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { decodeLedgerKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
-import { decodePosition, readReplay } from '../../src/codec/request-position.ts';
+import { decodePosition, isAdoption, readReplay } from '../../src/codec/request-position.ts';
 import { DENSE, isDense } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
@@ -260,7 +260,9 @@ export class Recorder implements PartitionObserver {
     if (isControl) {
       const pending = this.#undecided.get(producerId) ?? [];
       this.#undecided.delete(producerId);
-      if (isCommitMarker(batch)) for (const one of pending) this.#addRequest(one);
+      // A copy of the log has its own records of the transaction.
+      const kept = pending.filter((one) => !isLost(this.#history, one));
+      if (isCommitMarker(batch)) for (const one of kept) this.#addRequest(one);
       return;
     }
     const records = recordsOf(batch);
@@ -314,7 +316,9 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
-    const below = readReplay({ offset, key: key ?? null, headers: headers ?? {} });
+    const place = { offset, key: key ?? null, headers: headers ?? {} };
+    if (isAdoption(place)) this.#history.adoptionMarks.push(mark);
+    const below = readReplay(place);
     if (below !== undefined) {
       const { order } = mark;
       this.#history.answeredStated.push({ order, partition, offset, below, process: sent.process });

@@ -1,6 +1,6 @@
 import { changesSequence, countsAt, decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { digestEntry, EntryKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { readReplay } from '../../src/codec/request-position.ts';
+import { isAdoption, readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence-row.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
@@ -9,7 +9,7 @@ interface Stored {
   readonly offset: number;
   readonly appendedAtMs: number;
   readonly end: number;
-  readonly requestOffset: number;
+  requestOffset: number;
 }
 
 interface Partition {
@@ -25,6 +25,8 @@ interface Partition {
   appendedAtMs: number;
   /** When the last entry before a wipe was appended. */
   floorMs: number | undefined;
+  /** The offset of the last adoption; -1 without one. */
+  adopted: number;
   judged?: number | undefined;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
   readonly sequences: Map<string, SequenceRow>;
@@ -96,6 +98,10 @@ export class MemoryIndex implements LedgerCopies {
     return anchored ? horizon : undefined;
   }
 
+  adoptedAt(partition: number): number {
+    return this.#of(partition).adopted;
+  }
+
   answeredBelow(partition: number): number {
     return this.#of(partition).answeredBelow;
   }
@@ -146,6 +152,10 @@ export class MemoryIndex implements LedgerCopies {
     let lossAt: number | undefined;
     for (const { record, key, end, requestOffset, through, generatedAtMs, below } of fresh) {
       at.answeredBelow = below ?? at.answeredBelow;
+      if (isAdoption(record) && record.offset > at.adopted) {
+        Object.assign(at, { through: -1, horizon: -1, answeredBelow: 0, adopted: record.offset });
+        for (const one of [...at.entries.values()].flat()) one.requestOffset = -1;
+      }
       const isHiding = readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
@@ -188,13 +198,14 @@ export class MemoryIndex implements LedgerCopies {
       since: from === 0 && through === -1 ? 0 : undefined,
       appendedAtMs: floorMs,
       floorMs: from === 0 ? undefined : floorMs,
+      adopted: this.#partitions.get(partition)?.adopted ?? -1,
       last: undefined,
       sequences: new Map(),
     });
   }
 
   disown(partition: number): void {
-    Object.assign(this.#of(partition), { through: -1, horizon: -1, answeredBelow: 0, anchored: false });
+    Object.assign(this.#of(partition), { through: -1, horizon: -1, answeredBelow: 0, anchored: false, adopted: -1 });
   }
 
   expire(partition: number, low: number): boolean {

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-entry.ts';
 import { digestEntry, EntryKey, readLedgerKey } from '../../codec/ledger-key.ts';
-import { readReplay } from '../../codec/request-position.ts';
+import { isAdoption, readReplay } from '../../codec/request-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence-row.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ledger-ports.ts';
@@ -31,6 +31,8 @@ interface Readings {
   readonly changes: ReadonlyMap<number, SequenceChange>;
   /** The statements of replays among them; by offset. */
   readonly replays: ReadonlyMap<number, number>;
+  /** The offsets of the adoptions among them. */
+  readonly adoptions: ReadonlySet<number>;
 }
 
 /** A record that changes what is known of a sequence. */
@@ -111,7 +113,7 @@ export class PartitionIndex {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
     if (last === undefined) return {};
-    const { positions, changes, replays } = readRecords(this.#partition, fresh);
+    const { records: _, positions, ...statements } = readRecords(this.#partition, fresh);
     this.#requireWhole(fresh);
     const add = () => {
       for (let at = 0; at < fresh.length; ) {
@@ -119,8 +121,7 @@ export class PartitionIndex {
         const some = {
           records: fresh.slice(at, at + left),
           positions: positions.slice(at, at + left),
-          changes,
-          replays,
+          ...statements,
         };
         this.#fill(some, firsts);
         at += left;
@@ -148,14 +149,19 @@ export class PartitionIndex {
   }
 
   /** Updates the state in memory from these entries. */
-  #read({ records, positions, changes, replays }: Readings, firsts: Set<number> | undefined): void {
+  #read({ records, positions, changes, replays, adoptions }: Readings, firsts: Set<number> | undefined): void {
     const { origin } = this.#state;
-    let { end, through, horizon, answeredBelow, anchored, since, recent, opened } = this.#state;
+    let { end, through, horizon, answeredBelow, anchored, since, recent, opened, adopted } = this.#state;
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
       // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
       const isDecision = position.requestOffset !== undefined && countsAt(position, record.offset);
       const requestOffset = isDecision ? position.requestOffset : -1;
+      // Read again after a wipe, it is a marker like any other: what the copy knows from after it holds.
+      if (adoptions.has(record.offset) && record.offset > adopted) {
+        [through, horizon, answeredBelow, recent, adopted] = [-1, -1, 0, -1, record.offset];
+        this.#runs.forgetRequests();
+      }
       const change = changes.get(record.offset);
       const isHiding = change !== undefined && this.#change(change);
       const isCovered = coversLoss(position, record.offset, anchored);
@@ -177,7 +183,7 @@ export class PartitionIndex {
       if (firsts !== undefined && position.end >= origin && this.placesAt(hash).length === 0) firsts.add(record.offset);
       this.#open.add(hash, record.offset);
     }
-    this.#state = { ...this.#state, end, through, horizon, answeredBelow, anchored, since, recent, opened };
+    this.#state = { ...this.#state, end, through, horizon, answeredBelow, anchored, since, recent, opened, adopted };
   }
 
   /**
@@ -232,7 +238,7 @@ export class PartitionIndex {
   }
 
   wipe(from: number): void {
-    const { through, answeredBelow, appended } = this.#state;
+    const { through, answeredBelow, appended, adopted } = this.#state;
     this.#floorMs = appended;
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
@@ -240,14 +246,14 @@ export class PartitionIndex {
       this.#misses.clear();
       this.sequences.clear();
       const since = from === 0 && through === -1 ? 0 : undefined;
-      const known = { through, horizon: through, answeredBelow, anchored: from === 0, since, appended };
+      const known = { through, horizon: through, answeredBelow, anchored: from === 0, since, appended, adopted };
       this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
     });
   }
 
   disown(): void {
     this.#commit(() => {
-      this.#state = { ...this.#state, through: -1, horizon: -1, answeredBelow: 0, anchored: false };
+      this.#state = { ...this.#state, through: -1, horizon: -1, answeredBelow: 0, anchored: false, adopted: -1 };
     });
   }
 
@@ -307,15 +313,17 @@ function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean):
 function readRecords(partition: number, records: readonly LedgerRecord[]): Readings {
   const changes = new Map<number, SequenceChange>();
   const replays = new Map<number, number>();
+  const adoptions = new Set<number>();
   const positions = records.map((record) => {
     const position = positionOf(partition, record);
     const change = changeBy(partition, position, record);
     if (change !== undefined) changes.set(record.offset, change);
     const below = readReplay(record);
     if (below !== undefined) replays.set(record.offset, below);
+    if (isAdoption(record)) adoptions.add(record.offset);
     return position;
   });
-  return { records, positions, changes, replays };
+  return { records, positions, changes, replays, adoptions };
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {

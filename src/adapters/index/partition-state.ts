@@ -23,6 +23,8 @@ export interface State {
   readonly opened: number | undefined;
   /** How many sequences are known. */
   readonly sequences: number;
+  /** The offset of the last adoption of the log; -1 without one. */
+  readonly adopted: number;
 }
 
 /** The state of a partition before anything of it was read. */
@@ -39,6 +41,7 @@ export const EMPTY_STATE: State = {
   recent: -1,
   opened: undefined,
   sequences: 0,
+  adopted: -1,
 };
 
 const WHAT = 'the state of a partition';
@@ -54,16 +57,16 @@ export class SavedState {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
     this.#find.setReturnArrays(true);
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
 
   /** `dropped`: the rest of the partition is being deleted. */
   save(state: State, dropped = false): void {
     const { end, through, digest, origin, horizon, answeredBelow, anchored, since } = state;
-    const { appended, recent, opened, sequences } = state;
+    const { appended, recent, opened, sequences, adopted } = state;
     const known = [end, through, digest ?? null, origin, horizon, answeredBelow, Number(anchored), since ?? null];
-    const fields = [this.#partition, ...known, appended, recent, opened ?? null, sequences, Number(dropped)];
+    const fields = [this.#partition, ...known, appended, recent, opened ?? null, sequences, adopted, Number(dropped)];
     this.#put.run(...fields, checksumOf(...fields));
   }
 
@@ -73,7 +76,7 @@ export class SavedState {
     if (stored === undefined) return undefined;
     const fields = requireSum(stored, WHAT);
     const [, end, through, digest, origin, horizon, answeredBelow, anchored, since, ...rest] = fields;
-    const [appended, recent, opened, sequences] = rest;
+    const [appended, recent, opened, sequences, adopted] = rest;
     if (fields.at(-1) === 1) return 'dropped';
     return {
       end: Number(end),
@@ -88,6 +91,7 @@ export class SavedState {
       recent: Number(recent),
       opened: numberIn(opened),
       sequences: Number(sequences),
+      adopted: Number(adopted),
     };
   }
 

@@ -51,7 +51,7 @@ export interface RunFacts {
   readonly first: number;
   readonly end: number;
   /** The highest request offset of its entries; -1 for none. */
-  readonly requests: number;
+  requests: number;
   /** When its first entry, not counting markers, was appended; undefined for none. */
   readonly appended: number | undefined;
 }

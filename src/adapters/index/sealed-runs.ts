@@ -182,6 +182,18 @@ export class SealedRuns {
     this.#runs = this.#runs.filter((run) => !forgotten.has(run));
   }
 
+  /** The request offsets in all entries so far are those of another topic. To be repeated if it was interrupted. */
+  forgetRequests(): void {
+    for (const run of this.#runs) {
+      run.requests = -1;
+      this.#tables.put(run, true);
+    }
+    for (const { output } of this.#merges.values()) {
+      output.requests = -1;
+      this.#tables.put(output, false);
+    }
+  }
+
   /** Deletes some of the dropped and merged runs; true while there is more. */
   sweep(): boolean {
     return this.#sweeper.sweep();

@@ -68,7 +68,7 @@ import {
  */
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
-const FORMAT = 15;
+const FORMAT = 16;
 
 /** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {
@@ -179,6 +179,10 @@ export class SqliteIndex implements LedgerCopies {
 
   horizon(partition: number): number | undefined {
     return this.#of(partition).horizon;
+  }
+
+  adoptedAt(partition: number): number {
+    return this.#of(partition).state.adopted;
   }
 
   answeredBelow(partition: number): number {

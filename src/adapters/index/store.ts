@@ -275,8 +275,8 @@ function create(db: DatabaseSync, identity: string, seed: HashSeed): HashSeed {
   const stored = encodeSeed(seed);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, answered_below INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, sequences INTEGER, dropped INTEGER,
-      sum INTEGER)`);
+      horizon INTEGER, answered_below INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, sequences INTEGER, adopted INTEGER,
+      dropped INTEGER, sum INTEGER)`);
   db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, stored, checksumOf(identity, stored));
   db.exec('COMMIT');
   return seed;

@@ -13,7 +13,7 @@ import {
   type RecordHeaders,
   readRequestId,
 } from '../../codec/request-headers.ts';
-import { readReplay } from '../../codec/request-position.ts';
+import { isAdoption, readReplay } from '../../codec/request-position.ts';
 import { RENEWAL } from '../../codec/sequence-entry.ts';
 import type { Layout } from '../../core/layout.ts';
 import { customText, layoutFinder } from '../../core/layout-choice.ts';
@@ -116,6 +116,8 @@ export class AuditReader {
   readonly lostTails: LostTails;
   /** The ledger partitions that state up to where a replay was answered. */
   readonly replayed = new Set<string>();
+  /** Where each ledger partition was last adopted: entries before that have request offsets of another topic. */
+  readonly adopted = new Map<string, number>();
   get accounts(): readonly SequenceAccount[] {
     return this.#numberOrder.accounts;
   }
@@ -191,6 +193,7 @@ export class AuditReader {
       if (entry.kind === 'marker') {
         this.counts.markers += 1;
         if (readReplay(record) !== undefined) this.replayed.add(log);
+        if (isAdoption(record)) this.adopted.set(log, offset);
         if (entry.end > offset) this.lostTails.add(log, timeMs);
         return;
       }

@@ -62,6 +62,7 @@ export type JoinReader = Pick<
   | 'lostTails'
   | 'clockMarginMs'
   | 'replayed'
+  | 'adopted'
   | 'requestReach'
   | 'replyReach'
   | 'letterReach'
@@ -92,8 +93,9 @@ export class RequestJoin {
   readonly #judged: Judged;
   readonly #rules: RequestRules;
   readonly #clockMarginMs: number;
-  /** The ledger that decides the requests. */
+  /** The ledger that decides the requests, and where its partitions were adopted. */
   readonly #ledger: string;
+  readonly #adopted: ReadonlyMap<string, number>;
   readonly #counts = new RequestCounts();
   #group = -1;
   #address = -1;
@@ -110,6 +112,7 @@ export class RequestJoin {
     this.#rules = new RequestRules(reader, judged);
     this.#clockMarginMs = reader.clockMarginMs;
     this.#ledger = reader.logs.ledger[0]?.topic ?? '';
+    this.#adopted = reader.adopted;
   }
 
   take(found: Grouped): void {
@@ -139,7 +142,8 @@ export class RequestJoin {
     const isDoubtful = found.kind === undefined && found.doubtful === true;
     const { source, offset, requestId, timeMs } = found;
     const decision = { source, topic, partition, offset, requestId, timeMs, of, isDoubtful };
-    this.#byRequest.set(`${decidedName(found, sequence)} ${partition}/${of.offset}`, decision);
+    if (offset >= (this.#adopted.get(logOf(found)) ?? 0))
+      this.#byRequest.set(`${decidedName(found, sequence)} ${partition}/${of.offset}`, decision);
     const name = `${decidedName(found, sequence)} ${partition}`;
     const known = this.#first.get(name);
     if (known === undefined || found.offset < known.offset) this.#first.set(name, decision);

@@ -4,6 +4,7 @@ import { type Source, wholePartition } from '../../adapters/kafka/topics/spans.t
 import type { EndHead } from '../../codec/head-values.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { digestEntry } from '../../codec/ledger-key.ts';
+import { adoptionHeaders } from '../../codec/request-position.ts';
 import type { Config } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
@@ -129,16 +130,17 @@ function overtaken(partition: number): IdallocError {
 }
 
 /**
- * States that a partition may lack decisions. Resolves undefined if another append came first, so that the marker says
- * nothing of a loss.
+ * States that a partition may lack decisions, and that its request offsets begin anew. Resolves undefined if another
+ * append came first, so that the marker does not say that.
  */
 async function statePartition(log: LedgerLog, partition: number, oldEnd: number) {
   const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, -1)];
   const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];
   const value = encodeLedgerEntry({ kind: 'marker', end, through });
-  const { baseOffset: offset, appendedAtMs } = await log.append(partition, [{ key: null, value }]);
-  if (offset >= end) return undefined;
-  const digest = digestEntry({ offset, key: null, value, appendedAtMs });
+  const marker = { key: null, value, headers: adoptionHeaders(now) };
+  const { baseOffset: offset, appendedAtMs } = await log.append(partition, [marker]);
+  if (offset !== now) return undefined;
+  const digest = digestEntry({ ...marker, offset, appendedAtMs });
   return { end: offset + 1, digest, through, time: appendedAtMs };
 }
 

@@ -11,6 +11,7 @@ import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import type { Pending, PendingNumbers } from '../../codec/head-values.ts';
 import { changesSequence, decodeLedgerEntry, readLedgerPosition } from '../../codec/ledger-entry.ts';
 import { isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
+import { isAdoption } from '../../codec/request-position.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence-row.ts';
@@ -218,6 +219,7 @@ export class PartitionReading implements LogReading {
   take(record: TopicRecord, stated: StatedPart | undefined): void {
     const { offset, timestampMs, key, value } = record;
     if (key === null) stated?.marker(this.partition, offset, timestampMs, value);
+    if (key === null && value !== null) this.#adopt(record, value);
     if (this.isWhole && this.#horizon === undefined && value !== null) this.#anchor(offset, value);
     const read = sequenceRecord(record);
     if (read === undefined || key === null) return;
@@ -251,6 +253,12 @@ export class PartitionReading implements LogReading {
 
   isForgotten(pending: PendingNumbers): boolean {
     return !this.knows(pending) || pending.entry.requestOffset <= Math.max(this.#horizon ?? -1, this.#lost);
+  }
+
+  /** What is before an adoption says nothing of today's requests, all of which it covers. */
+  #adopt(record: TopicRecord, value: Buffer): void {
+    const adopted = unlessInvalid(() => (isAdoption(record) ? readLedgerPosition(value) : undefined));
+    if (adopted !== undefined) this.#horizon = this.#lost = adopted.through;
   }
 
   /** The first record whose writer had read everything before it had read what retention took since. */

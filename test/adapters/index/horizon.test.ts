@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { REPLAY_HEADER, replayRecord } from '../../../src/codec/request-position.ts';
+import { ADOPTION_HEADER, adoptionHeaders, REPLAY_HEADER, replayRecord } from '../../../src/codec/request-position.ts';
 import { entry } from '../../support/memory-records.ts';
-import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
+import { allIndexes, at, keyOf, marker, perTest, RUN } from './index-directory.ts';
 
 describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
   it('has no entries of the partition, and starts at the given offset', () => {
@@ -103,6 +103,65 @@ describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => 
       expect(index.horizon(0)).toBe(70);
     },
   );
+});
+
+describe.each(allIndexes(perTest()))('behind an adoption, an index %s', (_, make) => {
+  const adoption = (offset: number, through: number, place = offset) =>
+    at(offset, { ...marker(through, offset + 1), headers: adoptionHeaders(place) });
+  /** Entries of requests from 500 on. */
+  const others = (count: number) =>
+    Array.from({ length: count }, (_, i) => at(i, entry(`k${i}`, { requestOffset: 500 + i, end: i })));
+  const knowledge = (index: ReturnType<typeof make>) => [index.through(0), index.horizon(0)];
+
+  it('knows requests of the topic that there is now alone', () => {
+    const index = make();
+    index.apply(0, [...others(10), at(10, replayRecord(505, 10))]);
+    index.apply(0, [adoption(11, 3)]);
+    expect([...knowledge(index), index.answeredBelow(0), index.adoptedAt(0)]).toEqual([3, 3, 0, 11]);
+    expect(index.placesOf(0, keyOf('k7')), 'what was decided is known').toEqual([7]);
+  });
+
+  it.each([
+    ['in runs of their own', 11, 28, 12],
+    ['in a run with later ones', 11, 60, 32],
+    ['in runs that are being merged', 8 * RUN, 60, 8 * RUN],
+  ])('goes by later entries when it forgets those from before, %s', (_, adopted, count, low) => {
+    const index = make();
+    for (const one of others(adopted)) index.apply(0, [one]);
+    index.apply(0, [adoption(adopted, 3)]);
+    for (let i = adopted + 1; i < count; i += 1)
+      index.apply(0, [at(i, entry(`n${i}`, { requestOffset: i - adopted + 3, end: i }))]);
+    while (index.expire(0, low)) {}
+    expect(index.origin(0)).toBe(low);
+    expect(index.horizon(0)).toBe(Math.max(3, low - 1 - adopted + 3));
+  });
+
+  it('knows what it did if the marker lies at another place, since something may have been decided before it', () => {
+    const index = make();
+    index.apply(0, [...others(10), adoption(10, 3, 9)]);
+    expect([...knowledge(index), index.adoptedAt(0)]).toEqual([509, 3, -1]);
+  });
+
+  it('loses nothing to it when it is read again after a wipe, unless that was disowned', () => {
+    const index = make();
+    index.apply(0, [adoption(0, 3), at(1, entry('a', { requestOffset: 9, end: 1 }))]);
+    index.wipe(0, 0);
+    index.apply(0, [adoption(0, 3)]);
+    expect(knowledge(index), 'the log may have lost the entry').toEqual([9, 9]);
+    index.disown(0);
+    index.wipe(0, 0);
+    index.apply(0, [adoption(0, 3)]);
+    expect(knowledge(index)).toEqual([3, 3]);
+  });
+
+  it('reads a malformed one as LEDGER_UNREADABLE, and none in a record with a key', () => {
+    const index = make();
+    const headers = { [ADOPTION_HEADER]: 'eleven' };
+    index.apply(0, [at(0, { ...entry('a'), headers })]);
+    const malformed = at(1, { ...marker(3), headers });
+    expect(() => index.apply(0, [malformed])).toThrow(expect.objectContaining({ code: 'LEDGER_UNREADABLE' }));
+    expect(index.end(0)).toBe(1);
+  });
 });
 
 describe.each(allIndexes(perTest()))('what was answered before, in an index %s,', (_, make) => {

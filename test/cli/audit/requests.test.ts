@@ -3,7 +3,7 @@ import { encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../../src/codec/id-request.ts';
 import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../../src/codec/request-headers.ts';
-import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
+import { ADOPTION_HEADER, REPLAY_HEADER } from '../../../src/codec/request-position.ts';
 import { BASE_MS, DAY_MS, HOUR_MS, REPLIES, Topics } from './history.ts';
 
 /** The codes of what is found in a history in which workers have answered everything. */
@@ -243,6 +243,19 @@ describe('what does not match its request', () => {
       });
     expect(codes(0)).toEqual(['MISMATCH']);
     expect(codes(1), 'what the log lacks is not stated').toEqual(['UNREADABLE']);
+  });
+
+  test('is not an entry from before an adoption, whose request was in another topic at this offset', () => {
+    const codes = (place: number) =>
+      codesOf((topics) => {
+        const asked = topics.ask('a', { count: 5 });
+        topics.decide({ ...asked, count: 3 });
+        topics.refuse(asked, 'CONFLICT');
+        const headers = { [ADOPTION_HEADER]: Buffer.from(String(place)) };
+        topics.append('ledger', 0, { key: null, value: EMPTY_MARKER, headers, timestampMs: BASE_MS });
+      });
+    expect(codes(1)).toEqual([]);
+    expect(codes(0), 'it is not at its place').toEqual(['MISMATCH']);
   });
 
   test('is a reply in another partition than the request names', () => {

@@ -9,6 +9,7 @@ import type { SequenceSession } from '../../../src/cli/sequence/sequence-session
 import type { JournalEntry } from '../../../src/codec/journal-entry.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { digestEntry } from '../../../src/codec/ledger-key.ts';
+import { isAdoption } from '../../../src/codec/request-position.ts';
 import type { Config } from '../../../src/config/config.ts';
 import { bindingsOf, ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../../src/identity/keys.ts';
@@ -118,12 +119,13 @@ export class AdoptStage extends OrderStage {
     return new EtcdHeads({ etcd: this.etcd.port(), keysOf: () => KEYS }).read(HOME, ['invoices']);
   }
 
-  /** The markers in the ledger: offset, stated end, and request. */
+  /** The markers in the ledger: offset, stated end, and request; and whether it is an adoption. */
   get markers(): readonly string[] {
     const records = this.loop.kafka.cluster.partition(LEDGER, HOME).log.batches().flatMap(recordsOf);
-    return records.flatMap(({ offset, value, headers }) => {
-      const { kind, end, through } = decodeLedgerEntry(value as Buffer, headers as LedgerRecord['headers']);
-      return kind === 'marker' ? [`${offset}: ${end} ${through}`] : [];
+    return records.flatMap(({ offset, key = null, value, headers }) => {
+      const record = { offset, key, headers: headers as LedgerRecord['headers'] };
+      const { kind, end, through } = decodeLedgerEntry(value as Buffer, record.headers);
+      return kind === 'marker' ? [`${offset}: ${end} ${through}${isAdoption(record) ? ' adopts' : ''}`] : [];
     });
   }
 

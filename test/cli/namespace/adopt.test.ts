@@ -47,7 +47,7 @@ test('a mirror that lags is adopted at its end: the old end is stated, and what 
     sequences: [{ sequence: 'invoices', ledger_next: 1, etcd_next: 3, accord: 'lost' }],
   });
   expect(stage.ledger).toEqual(['o1>1', '-', '-', 'l1>2~9']);
-  expect(stage.markers, 'a loss is an end above its own offset').toEqual(['1: 1 5', '2: 4 9']);
+  expect(stage.markers, 'a loss is an end above its own offset').toEqual(['1: 1 5', '2: 4 9 adopts']);
   expect((await stage.storedEnd()).head).toMatchObject({ end: 3, through: 9, life: 1 });
   await expectAdopted();
 });
@@ -103,7 +103,7 @@ test('a loss is stated again if another append came first, behind which the mark
     return undefined;
   };
   await stage.adopt();
-  expect(stage.markers).toEqual(['1: 1 5', '4: 0 -1', '5: 5 9', '6: 7 9']);
+  expect(stage.markers).toEqual(['1: 1 5', '4: 0 -1', '5: 5 9', '6: 7 9 adopts']);
 });
 
 test('of another program, an entry at the place of the last one shows that the ledger is another', async () => {
