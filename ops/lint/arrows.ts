@@ -140,7 +140,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 11465,
+    lines: 11480,
     folders: [
       ...['audit', 'bundle', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'status'],
       ...['topics', 'trace'],

@@ -71,7 +71,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Conf
   await journaled(session, { command: 'namespace adopt-cluster', arguments: given }, async (note) => {
     note(`states losses in partitions ${due.map(({ partition }) => partition).join(', ')}`);
     for (const { partition } of due) {
-      await adoptPartition(session, partition);
+      await adoptPartition(session, partition, isOther);
       await stateLosses(session, ledgerWriter(source, config.topics), partition);
     }
     if (isOther) await bind(session, bindings, bound.revision);
@@ -109,15 +109,17 @@ function headsOf({ etcd, keysOf }: SequenceSession): EtcdEndHeads {
  * States in the ledger that it may lack decisions, for every request that is in the request topic now, and lets etcd
  * remember the log as it is. Safe to repeat.
  */
-async function adoptPartition(session: SequenceSession, partition: number): Promise<void> {
+async function adoptPartition(session: SequenceSession, partition: number, isOther: boolean): Promise<void> {
   const { source, config } = session;
   const heads = headsOf(session);
   const log = ledgerWriter(source, config.topics);
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const { head: before, revision } = (await heads.read([partition])).get(partition) as StoredEnd;
-    const stated = await statePartition(log, partition, before?.end ?? 0);
+    // Another cluster may have fewer requests; of the same one, a leader that is deposed may report fewer.
+    const known = isOther ? -1 : (before?.through ?? -1);
+    const stated = await statePartition(log, partition, { end: before?.end ?? 0, known });
     if (stated === undefined) continue;
-    await forgetRequests(session, log, partition);
+    await forgetRequests(session, log, partition, known);
     const head = { ...stated, life: (before?.life ?? 0) + 1 };
     if ((await heads.swap([{ partition, revision, head }])) !== undefined) return;
   }
@@ -133,9 +135,13 @@ function overtaken(partition: number): IdallocError {
  * States that a partition may lack decisions, and that its request offsets begin anew. Resolves undefined if another
  * append came first, so that the marker does not say that.
  */
-async function statePartition(log: LedgerLog, partition: number, oldEnd: number) {
-  const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, -1)];
-  const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];
+async function statePartition(
+  log: LedgerLog,
+  partition: number,
+  old: { readonly end: number; readonly known: number },
+) {
+  const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, old.known)];
+  const [end, through] = [Math.max(old.end, now + 1), requestEnd - 1];
   const value = encodeLedgerEntry({ kind: 'marker', end, through });
   const marker = { key: null, value, headers: adoptionHeaders(now) };
   const { baseOffset: offset, appendedAtMs } = await log.append(partition, [marker]);
@@ -149,10 +155,15 @@ async function statePartition(log: LedgerLog, partition: number, oldEnd: number)
  * for requests that this topic has or had. The end is read after the head: what a worker has swapped in for this topic
  * is below it.
  */
-async function forgetRequests({ heads }: SequenceSession, log: LedgerLog, partition: number): Promise<void> {
+async function forgetRequests(
+  { heads }: SequenceSession,
+  log: LedgerLog,
+  partition: number,
+  known: number,
+): Promise<void> {
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const head = await heads.read(partition, []);
-    const through = (await log.requestEnd(partition, -1)) - 1;
+    const through = (await log.requestEnd(partition, known)) - 1;
     const most = Math.max(0, through);
     const { namespace } = head;
     const pending = head.pending.map((one) =>

@@ -14,12 +14,13 @@ import type { Config } from '../../../src/config/config.ts';
 import { bindingsOf, ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../../src/identity/keys.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import type { ListOffsetsRequest, ListOffsetsResponse } from '../../../src/kafka/wire/record-apis.ts';
 import { EtcdEndHeads, type StoredEnd } from '../../../src/ledger/end-heads.ts';
 import { EtcdHeads, type Head } from '../../../src/ledger/heads.ts';
 import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import type { Fault } from '../../identity/fake-etcd.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
-import { HOME, KEYS, LEDGER, OrderStage, TOPICS } from '../sequence/order-stage.ts';
+import { HOME, KEYS, LEDGER, OrderStage, REQUESTS, TOPICS } from '../sequence/order-stage.ts';
 
 const CONFIG = {
   etcd: { prefix: '/ids' },
@@ -39,6 +40,8 @@ export const NEW = 'another-kafka';
 export class AdoptStage extends OrderStage {
   /** Everything but reads of Kafka: what happens to a call; `undefined` lets it pass. */
   fault: (of: 'append' | 'etcd') => Fault | undefined = () => undefined;
+  /** How often the end of the request topic is reported as by a leader that was deposed before the last requests. */
+  deposed = 0;
   out = '';
   err = '';
   answers: Partial<CliContext> = {};
@@ -57,6 +60,15 @@ export class AdoptStage extends OrderStage {
       const fault = api === 'produce' ? this.fault('append') : undefined;
       if (fault === 'request lost') throw new RangeError('killed');
       const answer = await link.call(api, request);
+      if (
+        api === 'listOffsets' &&
+        this.deposed > 0 &&
+        (request as ListOffsetsRequest).partitions[0]?.topic === REQUESTS
+      ) {
+        this.deposed -= 1;
+        const { partitions } = answer as ListOffsetsResponse;
+        return { ...answer, partitions: partitions.map((one) => ({ ...one, offset: 5 })) };
+      }
       if (fault !== undefined) throw new RangeError('killed');
       return answer;
     };

@@ -87,6 +87,15 @@ test('an empty cluster is adopted: nothing that it gets from now on is FORGOTTEN
   await expectAdopted();
 });
 
+test('of the same cluster, a leader that was deposed does not hide requests that were decided', async () => {
+  stage.losesTail(3);
+  stage.deposed = 3;
+  await stage.adopt();
+  expect(stage.deposed, 'the first ones are for the view').toBe(0);
+  expect(stage.markers.at(-1)).toBe('3: 4 9 adopts');
+  expect(await stage.storedHead()).toMatchObject({ through: 7 });
+});
+
 test('what no worker wrote to etcd is written again from the ledger, of the same cluster', async () => {
   stage.damagesEnd();
   await stage.adopt();

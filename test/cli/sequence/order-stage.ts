@@ -17,7 +17,7 @@ import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
 
 export const LEDGER = 'id.ledger';
-const REQUESTS = 'id.requests';
+export const REQUESTS = 'id.requests';
 export const TOPICS = { ledger: LEDGER, requests: REQUESTS, ledgerRetentionMs: 26 * 3_600_000 };
 export const KEYS = ledgerHeadKeys('/ids', 0, LEDGER, 0);
 const NAMESPACE = '00000000-0000-4000-8000-000000000001';
