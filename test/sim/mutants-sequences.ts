@@ -216,8 +216,8 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/cli/namespace/adopt-run.ts',
-        'const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];',
-        'const [end, through] = [Math.max(oldEnd, now + 1), Math.min(-1, requestEnd)];',
+        'const [end, through] = [Math.max(old.end, now + 1), requestEnd - 1];',
+        'const [end, through] = [Math.max(old.end, now + 1), Math.min(-1, requestEnd)];',
       ),
     ],
   },
