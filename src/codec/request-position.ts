@@ -160,30 +160,6 @@ export const REPLAY_HEADER = 'idalloc-replay';
 const STATEMENT = /^(?<below>0|[1-9]\d{0,15}) (?<at>0|[1-9]\d{0,15})$/;
 
 const EMPTY = { kind: 'marker', end: 0, through: -1 } as const;
-const OFFSET = /^(?:0|[1-9]\d{0,15})$/;
-
-/**
- * The header of the marker with which an operator adopts a ledger partition, which may be a copy that another request
- * topic belonged to. What the records before it say of request offsets says nothing of the topic there is now, all of
- * whose requests are covered by the marker. It has the end of the log for its writer, and counts there alone: so nobody
- * had decided anything meanwhile. Workers of 0.3 read it as a marker.
- */
-export const ADOPTION_HEADER = 'idalloc-adopted';
-
-/** The headers of an adoption, to be appended alone at the offset `at` of the ledger. */
-export function adoptionHeaders(at: number): { readonly [ADOPTION_HEADER]: string } {
-  return { [ADOPTION_HEADER]: String(at) };
-}
-
-/** Whether a record of the ledger is an adoption, and at its place. Throws LEDGER_UNREADABLE for a malformed one. */
-export function isAdoption({ offset, key, headers }: StatingRecord): boolean {
-  const said = key === null ? headers?.[ADOPTION_HEADER] : undefined;
-  if (said === undefined) return false;
-  const at = typeof said === 'string' || Buffer.isBuffer(said) ? said.toString() : '';
-  if (OFFSET.test(at)) return Number(at) === offset;
-  const message = `the header ${ADOPTION_HEADER} of a ledger record is not an offset: another program writes to the ledger topic`;
-  throw new IdallocError('LEDGER_UNREADABLE', message);
-}
 
 /** The statement, to be appended alone at the offset `at` of the ledger. Throws RangeError unless both are offsets. */
 export function replayRecord(
@@ -212,11 +188,45 @@ function decodeReplay(text: string): { readonly below: number; readonly at: numb
  * What a record of the ledger states about a replay: the offset below which every request was answered. Undefined if it
  * states nothing, or is not at its place. Throws LEDGER_UNREADABLE for a malformed statement.
  */
-export function readReplay({ offset, key, headers }: StatingRecord): number | undefined {
-  const said = key === null ? headers?.[REPLAY_HEADER] : undefined;
+export function readReplay(record: StatingRecord): number | undefined {
+  const replay = readStatement(record, REPLAY_HEADER, 'two offsets', decodeReplay);
+  return replay?.at === record.offset ? replay.below : undefined;
+}
+
+/**
+ * The header of the marker with which an operator adopts a ledger partition, which may be a copy that another request
+ * topic belonged to. What the records before it say of request offsets says nothing of the topic there is now, all of
+ * whose requests are covered by the marker. It has the end of the log for its writer, and counts there alone: so nobody
+ * had decided anything meanwhile. Workers of 0.3 read it as a marker.
+ */
+export const ADOPTION_HEADER = 'idalloc-adopted';
+const OFFSET = /^(?:0|[1-9]\d{0,15})$/;
+
+/** The headers of an adoption, to be appended alone at the offset `at` of the ledger. */
+export function adoptionHeaders(at: number): { readonly [ADOPTION_HEADER]: string } {
+  return { [ADOPTION_HEADER]: String(at) };
+}
+
+/** Whether a record of the ledger is an adoption, and at its place. Throws LEDGER_UNREADABLE for a malformed one. */
+export function isAdoption(record: StatingRecord): boolean {
+  return readStatement(record, ADOPTION_HEADER, 'an offset', decodeOffset) === record.offset;
+}
+
+function decodeOffset(text: string): number | undefined {
+  return OFFSET.test(text) ? Number(text) : undefined;
+}
+
+/** What a record without a key states in a header. Throws LEDGER_UNREADABLE if it can't be decoded. */
+function readStatement<T>(
+  { key, headers }: StatingRecord,
+  header: string,
+  what: string,
+  decode: (text: string) => T | undefined,
+): T | undefined {
+  const said = key === null ? headers?.[header] : undefined;
   if (said === undefined) return undefined;
-  const replay = typeof said === 'string' || Buffer.isBuffer(said) ? decodeReplay(said.toString()) : undefined;
-  if (replay !== undefined) return replay.at === offset ? replay.below : undefined;
-  const message = `the header ${REPLAY_HEADER} of a ledger record is not two offsets: another program writes to the ledger topic`;
+  const stated = typeof said === 'string' || Buffer.isBuffer(said) ? decode(said.toString()) : undefined;
+  if (stated !== undefined) return stated;
+  const message = `the header ${header} of a ledger record is not ${what}: another program writes to the ledger topic`;
   throw new IdallocError('LEDGER_UNREADABLE', message);
 }
