@@ -1,4 +1,4 @@
-import { type DebtorSpan, topicHash } from '../codec/request-position.ts';
+import { type DebtorSpan, EVERY_TOPIC, topicHash } from '../codec/request-position.ts';
 import { hasRoom } from '../core/memoize.ts';
 import { type Accepted, BAD_RECORDS, type Intake } from './intake.ts';
 
@@ -15,9 +15,9 @@ export interface AccountsOptions {
   readonly monotonicMs: () => number;
   /**
    * Whose account pays for requests to a reply topic: equal names for topics that pay together. Mostly that is what the
-   * names of these begin with.
+   * names of these begin with. Undefined for a topic that is not known to exist.
    */
-  readonly accountOf: (replyTopic: string) => string;
+  readonly accountOf: (replyTopic: string) => string | undefined;
   /** A request waits since this account is in debt. */
   readonly onWaits: (account: string) => void;
 }
@@ -29,9 +29,10 @@ export interface Payer {
   readonly named: Pick<DebtorSpan, 'topic' | 'prefix'>;
 }
 
-/** Requesters choose the names of reply topics. While so many have debts, all further ones share an account. */
+/** While so many accounts have debts, all further topics share the account of the unknown ones. */
 const MAX_ACCOUNTS = 10_000;
-const SHARED = '';
+/** Anybody can make up the name of a reply topic, so what names topics that nobody has pays together. */
+const UNKNOWN_TOPICS = 'unknown topics';
 /** A debt lasts at most so many bursts, so that a flood is forgiven soon after its end. */
 const MAX_BURSTS = 8;
 /** Others are expected for so long after the last of their requests. */
@@ -46,7 +47,8 @@ const LOOKS_WITHOUT_CLOCK = 500;
  * decides what waits for that.
  *
  * Kafka does not name the sender of a record. So the account is that of the reply topic, or of the quota that covers
- * it. Records that are no requests have one account together.
+ * it. Records that are no requests have one account together, and so have requests for topics that are not known to
+ * exist.
  */
 export class Accounts {
   readonly #options: AccountsOptions;
@@ -74,6 +76,7 @@ export class Accounts {
       this.#payersUntilMs = nowMs + PAYERS_KEPT_MS;
     }
     const payer = this.#payers.get(replyTopic) ?? this.#findPayer(replyTopic, nowMs);
+    if (payer.account.name === UNKNOWN_TOPICS) return payer; // one that exists is known soon
     this.#payers.set(replyTopic, payer);
     this.#last = { replyTopic, payer, left: LOOKS_WITHOUT_CLOCK };
     return payer;
@@ -83,7 +86,7 @@ export class Accounts {
   charge({ account }: Payer, us: number): void {
     const nowMs = this.#options.monotonicMs();
     account.charge(us, nowMs);
-    if (account.name === BAD_RECORDS || (account.wasInDebt && account.isInDebt(nowMs))) return;
+    if ([BAD_RECORDS, UNKNOWN_TOPICS].includes(account.name) || (account.wasInDebt && account.isInDebt(nowMs))) return;
     const known = this.#others.find((other) => other.account === account);
     if (known !== undefined) known.atMs = nowMs;
     else {
@@ -106,15 +109,17 @@ export class Accounts {
   }
 
   #findPayer(replyTopic: string, nowMs: number): Payer {
-    const name = this.#options.accountOf(replyTopic);
+    const own = replyTopic === BAD_RECORDS ? BAD_RECORDS : this.#options.accountOf(replyTopic);
+    const account = this.#accountNamed(own ?? UNKNOWN_TOPICS, nowMs);
+    const { name } = account;
+    const isOfMany = name === UNKNOWN_TOPICS;
     const prefix = replyTopic.startsWith(name) && name !== replyTopic ? name.length : 0;
-    const account = this.#accountNamed(name, nowMs);
     // Named when it is needed: few requests wait, and a hash takes longer than all else here.
     return {
       account,
       replyTopic,
       get named() {
-        return { topic: topicHash(prefix > 0 ? name : replyTopic), prefix };
+        return { topic: isOfMany ? EVERY_TOPIC : topicHash(prefix > 0 ? name : replyTopic), prefix };
       },
     };
   }
@@ -123,7 +128,7 @@ export class Accounts {
     const known = this.#accounts.get(name);
     if (known !== undefined) return known;
     const hasOneMore = hasRoom(this.#accounts, MAX_ACCOUNTS, (account) => !account.isPaid(nowMs));
-    if (!hasOneMore && name !== SHARED) return this.#accountNamed(SHARED, nowMs);
+    if (!hasOneMore && name !== UNKNOWN_TOPICS) return this.#accountNamed(UNKNOWN_TOPICS, nowMs);
     const account = new Account(name, this.#options.rate);
     this.#accounts.set(name, account);
     return account;

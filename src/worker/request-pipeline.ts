@@ -102,7 +102,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     largeSlots: new Slots(LARGE_AT_ONCE),
     turns: new RecordTurns(runtime),
     junk: new JunkLimits(config.junkRate, runtime),
-    accounts: accountsOf(context, quotas),
+    accounts: accountsOf(context, quotas, replyTopics),
     quotas,
     schemas,
     customLayout: customLayoutOf(layout),
@@ -176,11 +176,12 @@ function quotasOf({ config, runtime, metrics, lines }: WorkerContext, share: () 
 }
 
 /** Whoever shares a quota shares an account as well. */
-function accountsOf({ config, runtime, metrics, lines }: WorkerContext, quotas: Quotas | undefined): Accounts {
+function accountsOf(context: WorkerContext, quotas: Quotas | undefined, known: ReplyTopics): Accounts {
+  const { config, runtime, metrics, lines } = context;
   return new Accounts({
     rate: config.debtRate,
     monotonicMs: runtime.monotonicMs,
-    accountOf: (replyTopic) => quotas?.prefixFor(replyTopic) ?? replyTopic,
+    accountOf: (replyTopic) => quotas?.prefixFor(replyTopic) ?? (known.isKnown(replyTopic) ? replyTopic : undefined),
     onWaits: (account) => {
       metrics.addIndebted();
       const what = 'requests wait, since those under this name have used more than their share of the worker';

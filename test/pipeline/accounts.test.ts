@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { topicHash } from '../../src/codec/request-position.ts';
+import { EVERY_TOPIC, topicHash } from '../../src/codec/request-position.ts';
 import { Accounts, PartPrices, PRICES_US } from '../../src/pipeline/accounts.ts';
 import { BAD_RECORDS } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
@@ -8,7 +8,7 @@ import { readerFor } from '../support/memory-worker.ts';
 /** A tenth of the worker, and 1,000 microseconds at once. */
 const RATE = { usPerMs: 100, burstUs: 1_000 };
 
-function world(accountOf = (topic: string) => topic) {
+function world(accountOf: (topic: string) => string | undefined = (topic) => topic) {
   const clock = { nowMs: 0 };
   const waiting: string[] = [];
   const accounts = new Accounts({
@@ -93,6 +93,16 @@ describe('an account', () => {
     expect([mustWait(BAD_RECORDS), mustWait('flood'), mustWait('small')]).toEqual([true, true, false]);
   });
 
+  it('of topics that are not known to exist is one for all names, and nobody waits for it', () => {
+    const { charge, mustWait } = world((topic) => (topic.startsWith('made-up') ? undefined : topic));
+    charge('flood', 5_000);
+    for (let i = 0; i < 10; i += 1) charge(`made-up-${i}`, 90);
+    expect(mustWait('flood')).toBe(false);
+    charge('small', 1);
+    charge('made-up-10', 101);
+    expect([mustWait('made-up-11'), mustWait('flood'), mustWait('small')]).toEqual([true, true, false]);
+  });
+
   it('is named when a request waits for its debt', () => {
     const { accounts, waiting } = world(() => 'a.');
     accounts.waits(accounts.payerOf('a.x'));
@@ -125,6 +135,11 @@ describe('a position names who pays', () => {
       { topic: one, prefix: 9 },
       { topic: other, prefix: 0 },
     ]);
+  });
+
+  it('as every topic where nobody knows them, since they may be as many as there are requests', () => {
+    const { accounts } = world(() => undefined);
+    expect(accounts.payerOf('made-up').named).toEqual({ topic: EVERY_TOPIC, prefix: 0 });
   });
 });
 

@@ -10,9 +10,16 @@ import { record, request } from '../support/memory-records.ts';
 import { accountsWith } from '../support/memory-worker.ts';
 import { numbersWorld } from '../support/numbers-world.ts';
 
-/** Reply topics, of which two pay together and one that begins like them does not, and what pays for bad records. */
-const TOPICS = ['id.replies.a-1', 'id.replies.a-2', 'id.replies.a-own', 'id.replies.b', BAD_RECORDS] as const;
-const accountOf = (topic: string) => (/-\d$/.test(topic) ? topic.slice(0, -1) : topic);
+/**
+ * Reply topics, of which two pay together, one that begins like them does not and two are not known to exist, and what
+ * pays for bad records.
+ */
+const KNOWN = ['id.replies.a-1', 'id.replies.a-2', 'id.replies.a-own', 'id.replies.b'] as const;
+const TOPICS = [...KNOWN, 'id.replies.unknown', 'id.replies.unknown-too', BAD_RECORDS] as const;
+const accountOf = (topic: string) => {
+  if (topic.startsWith('id.replies.unknown')) return undefined;
+  return /-\d$/.test(topic) ? topic.slice(0, -1) : topic;
+};
 /** Two requests at once, and one in 20 ms. */
 const RATE = { usPerMs: PRICES_US.request / 20, burstUs: 2 * PRICES_US.request };
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));

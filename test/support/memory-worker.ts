@@ -56,7 +56,7 @@ export function accountsWith(
   rate: DebtRate,
   monotonicMs = () => 0,
   waits: string[] = [],
-  accountOf = (topic: string) => topic,
+  accountOf: (topic: string) => string | undefined = (topic) => topic,
 ): Accounts {
   return new Accounts({ rate, monotonicMs, accountOf, onWaits: (account) => waits.push(account) });
 }

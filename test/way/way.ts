@@ -305,9 +305,12 @@ async function takeover(usual: Called): Promise<Way> {
   await stage.pass(START_MS);
   const lost = workers.a.vitals().copies.flatMap(({ partition, state }) => (state === 'serving' ? [partition] : []));
   if (lost.length === 0) throw new Error('the first worker serves no partition');
-  // Both workers have served requests before.
+  // Both workers have served requests before: the first one finds the reply topic, and the second one who pays for it.
   const all = [...Array(PARTITIONS).keys()];
-  await scene.during(scene.requestsTo('first', all), () => scene.replies === all.length);
+  for (const name of ['first', 'second']) {
+    const due = scene.replies + all.length;
+    await scene.during(scene.requestsTo(name, all), () => scene.replies === due);
+  }
   const idle = await scene.idle(() => {});
   const before = scene.replies;
   const send = scene.requestsTo('waits', lost);

@@ -55,3 +55,28 @@ test('requests for numbers are counted while etcd is silent, beside which IDs ar
   expect(asked.repliesTo('n')).toMatchObject([{ error: { code: 'UNKNOWN_SEQUENCE' } }]);
   expect(worker.vitals().numbersWaiting).toEqual([]);
 });
+
+test('requests for reply topics that do not exist wait as one requester, whatever names they have', async () => {
+  stage = new WorkerStage();
+  const asked = new StagedRequests(stage);
+  stage.start();
+  await stage.pass(START_MS);
+  asked.send(idsOf('first', 1));
+  await stage.pass(2_000);
+  asked.send(idsOf('small', 1)); // by now its topic is known
+  await stage.pass(100);
+  const values = idsOf('made-up', 1_000).map((id) => {
+    return encodeIdRequest({ count: 1, correlationId: Buffer.from(id), replyTopic: `id.replies.${id}` });
+  });
+  stage.kafka.cluster.send(
+    config.topics.requests,
+    0,
+    values.map((value) => ({ key: null, value })),
+  );
+  await stage.pass(20_000);
+  const waits = stage.lines.filter(({ msg }) => msg.startsWith('requests wait, since'));
+  expect(new Set(waits.map(({ account }) => account))).toEqual(new Set(['unknown topics']));
+  asked.send(idsOf('last', 1));
+  await stage.pass(1_000);
+  expect(asked.counts([...idsOf('first', 1), ...idsOf('small', 1), ...idsOf('last', 1)])).toEqual([1, 1, 1]);
+});

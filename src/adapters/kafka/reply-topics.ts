@@ -69,6 +69,11 @@ export class ReplyTopics {
     return status.kind !== 'unwritable' || status.isMissing !== true;
   }
 
+  /** Whether the topic was there when it was last looked up. */
+  isKnown(topic: string): boolean {
+    return this.#remembered.existing.has(topic);
+  }
+
   /**
    * A write to the topic failed: its cached status has expired, except for how long it has been leaderless or
    * unwritable.

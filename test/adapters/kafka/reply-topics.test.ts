@@ -37,6 +37,14 @@ describe('a reply topic', () => {
     topics.markUnwritable('t', 'it refused a record');
     expect(await topics.exists('t')).toBe(true);
   });
+
+  it('is known from the first look-up that has found it', async () => {
+    const { topics } = brokers({ t: 3, moving: [-1] });
+    const known = () => ['t', 'moving', 'none'].map((name) => topics.isKnown(name));
+    expect(known()).toEqual([false, false, false]);
+    await Promise.all(['t', 'moving', 'none'].map((name) => topics.exists(name)));
+    expect(known()).toEqual([true, true, false]);
+  });
 });
 
 describe('the status of a reply topic', () => {
