@@ -23,7 +23,8 @@ chart](kubernetes.md) can install alerts and dashboard; without them, a worker h
     `## Scrape
 
 Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, rendered once a second at most. A remote
-address may send that port 50 requests a second, besides those for \`/healthz\` and \`/readyz\`. Give the workers of each request group
+address may send that port 50 requests a second, besides those for \`/healthz\` and \`/readyz\`; more wait for
+their turn. Give the workers of each request group
 a scrape job with \`idalloc\` in its name: the rules and the dashboard tell groups apart by the label \`job\`.
 
 \`\`\`yaml

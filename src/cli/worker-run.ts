@@ -52,7 +52,7 @@ export async function runWorker(context: CliContext): Promise<void> {
     status: () => worker && { ...worker.status, version },
     layout: config.layout,
     metrics,
-    monotonicMs: () => performance.now(),
+    runtime: RUNTIME,
   });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
   const { Worker } = await import('../worker/worker.ts');

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import type { Runtime } from '../async/runtime.ts';
 import { TokenBucket } from '../async/token-bucket.ts';
 import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
 import { renewed } from '../core/secret.ts';
@@ -39,6 +40,8 @@ const OF_VISITS = { what: 'documents per second for this address', closes: false
 const HANDSHAKES_PER_SECOND = 100;
 /** How much a remote address may ask of the port for health and metrics, beside what probes ask. */
 const OPS_PER_SECOND = 50;
+/** A request waits for the limit so long at most: refused at once, its client would only ask again at once. */
+const OPS_MAX_WAIT_MS = 2_000;
 const OF_OPS = { what: 'requests per second from this address', closes: true };
 const UNAUTHORIZED = 401;
 const MTLS_LABEL = 'mtls';
@@ -71,16 +74,23 @@ function limited(identify: Identify, monotonicMs: () => number): Identify {
  * Limits what needs no login, which no caller can be charged for: the documents. Throws Problem 429 above the limit.
  */
 export function visitorLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
-  return perAddress(new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS));
-}
-
-/** Limits requests for metrics and status. Throws Problem 429 above the limit. */
-export function opsLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
-  return perAddress(new RateLimit(OPS_PER_SECOND, monotonicMs, OF_OPS));
-}
-
-function perAddress(limit: RateLimit): (request: IncomingMessage) => void {
+  const limit = new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS);
   return ({ socket }) => limit.take(networkOf(socket.remoteAddress ?? ''), 1);
+}
+
+/**
+ * Limits requests for metrics and status: above the limit of its address, a request is answered when its turn comes.
+ * Rejects with Problem 429 if that would take longer than two seconds. Nothing waits after the signal.
+ */
+export function opsLimit(
+  { monotonicMs, sleep }: Pick<Runtime, 'monotonicMs' | 'sleep'>,
+  ended: AbortSignal,
+): (request: IncomingMessage) => Promise<void> {
+  const limit = new RateLimit(OPS_PER_SECOND, monotonicMs, OF_OPS);
+  return async ({ socket }) => {
+    const waitMs = limit.reserve(networkOf(socket.remoteAddress ?? ''), 1, OPS_MAX_WAIT_MS);
+    if (waitMs > 0) await sleep(waitMs, ended);
+  };
 }
 
 /** Whether a remote address may begin another TLS handshake now. */
@@ -169,18 +179,23 @@ export class RateLimit {
 
   /** Throws Problem 429 with the time of a retry. */
   take(caller: string, count: number): void {
-    const waitMs = this.charge(caller, count);
-    if (waitMs === 0) return;
+    this.reserve(caller, count, 0);
+  }
+
+  /** Returns the milliseconds until the turn of what is charged now. Throws Problem 429 if it is further off. */
+  reserve(caller: string, count: number, maxWaitMs: number): number {
+    const waitMs = this.charge(caller, count, maxWaitMs);
+    if (waitMs <= maxWaitMs) return waitMs;
     const { what, closes } = this.#options;
     const detail = `rate limit exceeded: ${this.#perSecond} ${what}`;
     throw new Problem(429, detail, { retryAfterSeconds: Math.ceil(waitMs / 1_000), closes });
   }
 
-  /** Returns 0, or charges nothing and returns the time until a retry in milliseconds. */
-  charge(caller: string, count: number): number {
+  /** Returns how long to wait in milliseconds. Charges nothing if that is more than `maxWaitMs`. */
+  charge(caller: string, count: number, maxWaitMs = 0): number {
     const bucket = this.#bucketOf(caller);
     const waitMs = Math.max(0, bucket.waitMs(count, { nowMs: this.#monotonicMs() }));
-    if (waitMs === 0) bucket.owe(count);
+    if (waitMs <= maxWaitMs) bucket.owe(count);
     return waitMs;
   }
 

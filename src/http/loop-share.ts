@@ -2,7 +2,7 @@
  * Longest time per turn of the event loop for all queued pieces. A request over Kafka takes about eight turns, and each
  * of them waits as long.
  */
-const TURN_MS = 1;
+const TURN_MS = 0.5;
 /** Pieces that are run in place between two turns: a few milliseconds of requests would be read at once. */
 const IN_PLACE = 8;
 
@@ -28,7 +28,9 @@ export class LoopShare {
     return { run: (piece) => this.run(piece, caller) };
   }
 
-  /** Runs a piece later, after the caller's earlier ones. A piece must take at most a millisecond and not throw. */
+  /**
+   * Runs a piece later, after the caller's earlier ones. A piece must take half a millisecond at most, and not throw.
+   */
   run(piece: Piece, caller = ''): void {
     const own = this.#waiting.get(caller);
     if (own === undefined) this.#waiting.set(caller, [piece]);

@@ -1,4 +1,5 @@
 import { fastify } from 'fastify';
+import type { Runtime } from '../async/runtime.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -34,7 +35,7 @@ export interface OpsOptions {
   readonly status: () => Status | undefined;
   /** The layout of the IDs that the status page decodes. */
   readonly layout: Layout;
-  readonly monotonicMs: () => number;
+  readonly runtime: Pick<Runtime, 'monotonicMs' | 'sleep'>;
   readonly metrics: {
     render(): Promise<{ readonly contentType: string; readonly body: string }>;
     addShedConnection(listener: 'ops'): void;
@@ -48,27 +49,29 @@ export interface Ops extends AsyncDisposable {
 const MAX_BODY_BYTES = 1_024;
 /** Longer than an ID in any form. */
 const MAX_ID_LENGTH = 200;
-/** Always answered: a probe that is refused has a worker restarted. They cost as little as a refusal. */
+/** Answered at once: a probe that waits or is refused has a worker restarted. They cost as little as a refusal. */
 const PROBES: readonly string[] = ['/healthz', '/readyz', '/readyz/copies', '/readyz/api'];
-/** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
+/** A response in progress waits for its turn or for a client that does not read: a probe is worth more. */
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while
  * requests are served and otherwise 503 with the reason, /readyz/copies 200 while a roll may go on, /readyz/api 200
  * while IDs are allocated over HTTP, /metrics the Prometheus text format, at most a second old. / is a page for people,
- * which polls /status, at most half a second old, and decodes IDs by /decode. A remote address that asks too often gets
- * 429. It stays open while the gate is closed, and no client can slow the worker down or keep probes out. Disposing it
- * cuts open connections, so it ends at once.
+ * which polls /status, at most half a second old, and decodes IDs by /decode. A remote address that asks too often
+ * waits for its turn. It stays open while the gate is closed, and no client can slow the worker down or keep probes
+ * out. Disposing it cuts open connections, so it ends at once.
  *
  * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */
 export async function startOps(options: OpsOptions): Promise<Ops> {
-  const { host, port, ready, complete, allocating, status, layout, metrics, monotonicMs } = options;
+  const { host, port, ready, complete, allocating, status, layout, metrics, runtime } = options;
+  const { monotonicMs } = runtime;
   const connections = new Connections(LIMITS, () => metrics.addShedConnection('ops'));
   const { requestTimeoutMs } = LIMITS;
   const share = new LoopShare(monotonicMs);
-  const admit = opsLimit(monotonicMs);
+  const ended = new AbortController();
+  const turn = opsLimit(runtime, ended.signal);
   const server = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
@@ -94,7 +97,7 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
   server.addHook('onRequest', async ({ raw, routeOptions: { url = '' } }) => {
     checkEnvelope(raw);
     checkLocalHost(raw);
-    if (!PROBES.includes(url)) admit(raw);
+    if (!PROBES.includes(url)) await turn(raw);
   });
   server.setErrorHandler((error, _request, reply) => {
     if (!(error instanceof Problem)) throw error;
@@ -134,7 +137,11 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
   }
   const address = server.server.address();
   if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
-  return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
+  const close = () => {
+    ended.abort();
+    return server.close();
+  };
+  return { port: address.port, [Symbol.asyncDispose]: close };
 }
 
 function decoded(layout: Layout, id: string): DecodedStatus {

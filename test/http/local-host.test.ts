@@ -6,6 +6,7 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { startOps } from '../../src/http/ops.ts';
 import { checkLocalHost } from '../../src/http/problem.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
+import { RUNTIME } from '../../src/runtime.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 const FOREIGN = 'pages.example';
@@ -51,19 +52,16 @@ function ask(port: number, path: string, headers: Record<string, string>): Promi
 test('a page that was led to the port for health and metrics reads nothing there', async () => {
   const layout = presetLayout('default');
   const ready = () => ({ ready: true });
-  const clock = { monotonicMs: () => performance.now() };
   const ops = await startOps({
-    ...clock,
-    ...{
-      host: '127.0.0.1',
-      port: 0,
-      ready,
-      complete: ready,
-      allocating: ready,
-      layout,
-      status: () => undefined,
-      metrics: createMetrics(),
-    },
+    host: '127.0.0.1',
+    port: 0,
+    ready,
+    complete: ready,
+    allocating: ready,
+    layout,
+    status: () => undefined,
+    metrics: createMetrics(),
+    runtime: RUNTIME,
   });
   open.push(async () => await ops[Symbol.asyncDispose]());
   expect(await ask(ops.port, '/metrics', { host: FOREIGN })).toBe(421);

@@ -10,7 +10,7 @@ test('pieces run in order, as many per turn as its time allows', async () => {
   for (let piece = 0; piece < 10; piece += 1) {
     share.run(() => {
       done.push(piece);
-      clock.nowMs += 0.5;
+      clock.nowMs += 0.25;
     });
   }
   const byTurn: number[] = [];

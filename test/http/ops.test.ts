@@ -6,6 +6,7 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { type Ops, startOps } from '../../src/http/ops.ts';
 import type { Status } from '../../src/http/status.ts';
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts';
+import { RUNTIME } from '../../src/runtime.ts';
 
 const HOST = '127.0.0.1';
 const OPTIONS = {
@@ -15,7 +16,7 @@ const OPTIONS = {
   allocating: () => ({ ready: true }),
   status: () => undefined,
   layout: presetLayout('default'),
-  monotonicMs: () => performance.now(),
+  runtime: RUNTIME,
 };
 const open: Ops[] = [];
 
@@ -26,9 +27,9 @@ afterEach(async () => {
 async function start(
   ready: () => { ready: boolean; reason?: string; detail?: string } = () => ({ ready: true }),
   metrics: Metrics = createMetrics(),
-  monotonicMs = OPTIONS.monotonicMs,
+  monotonicMs = RUNTIME.monotonicMs,
 ): Promise<string> {
-  const ops = await startOps({ ...OPTIONS, ready, metrics, monotonicMs });
+  const ops = await startOps({ ...OPTIONS, ready, metrics, runtime: { ...RUNTIME, monotonicMs } });
   open.push(ops);
   return `http://${HOST}:${ops.port}`;
 }
@@ -146,7 +147,13 @@ describe('the status page', () => {
       return { now_ms: renderings } as Status;
     };
     const ready = () => ({ ready: true });
-    const ops = await startOps({ ...OPTIONS, monotonicMs: () => nowMs, ready, metrics: createMetrics(), status });
+    const ops = await startOps({
+      ...OPTIONS,
+      runtime: { ...RUNTIME, monotonicMs: () => nowMs },
+      ready,
+      metrics: createMetrics(),
+      status,
+    });
     open.push(ops);
     const ask = async () => (await get(`http://${HOST}:${ops.port}/status`)).body;
     await Promise.all(Array.from({ length: 20 }, ask));
@@ -247,15 +254,36 @@ describe('the listener', () => {
     expect(answer.match(/^HTTP\/1\.1 /gm)?.length ?? 0).toBeLessThanOrEqual(2);
   });
 
-  test('refuses an address above fifty requests in a second, but no probe', async () => {
+  test('lets an address wait for its turn above fifty requests in a second, and no probe', async () => {
+    const waits: number[] = [];
+    const sleep = async (ms: number) => void waits.push(ms);
+    const runtime = { monotonicMs: () => 5_000, sleep };
     const ready = () => ({ ready: true });
-    const ops = await startOps({ ...OPTIONS, monotonicMs: () => 5_000, ready, metrics: createMetrics() });
+    const ops = await startOps({ ...OPTIONS, runtime, ready, metrics: createMetrics() });
     open.push(ops);
     const statusOf = async (path: string) => (await fetch(`http://${HOST}:${ops.port}${path}`)).status;
     for (let nth = 0; nth < 50; nth += 1) expect(await statusOf('/decode?id=1')).toBe(200);
-    const answers = await Promise.all(['/decode?id=1', '/status', '/metrics', '/', '/other'].map(statusOf));
-    expect(answers).toEqual([429, 429, 429, 429, 429]);
+    expect(waits).toEqual([]);
+    const statuses: number[] = [];
+    for (const path of ['/decode?id=1', '/status', '/metrics', '/', '/other']) statuses.push(await statusOf(path));
+    expect(statuses).toEqual([200, 503, 200, 200, 404]);
+    expect(waits).toEqual([20, 40, 60, 80, 100]);
+    for (let nth = 5; nth < 100; nth += 1) await statusOf('/decode?id=1');
+    expect([await statusOf('/decode?id=1'), await statusOf('/metrics')]).toEqual([429, 429]);
     expect([await statusOf('/healthz'), await statusOf('/readyz')]).toEqual([200, 200]);
+    expect(waits).toHaveLength(100);
+  });
+
+  test('keeps nothing waiting when it is closed', async () => {
+    const slept = Promise.withResolvers<AbortSignal | undefined>();
+    const sleep = async (_ms: number, signal?: AbortSignal) => slept.resolve(signal);
+    const runtime = { monotonicMs: () => 5_000, sleep };
+    const ops = await startOps({ ...OPTIONS, runtime, ready: () => ({ ready: true }), metrics: createMetrics() });
+    for (let nth = 0; nth <= 50; nth += 1) await fetch(`http://${HOST}:${ops.port}/decode?id=1`);
+    const signal = await slept.promise;
+    expect(signal?.aborted).toBe(false);
+    await ops[Symbol.asyncDispose]();
+    expect(signal?.aborted).toBe(true);
   });
 
   test('answers no more in a turn of the event loop than its share', async () => {
@@ -277,7 +305,7 @@ describe('the listener', () => {
       nowMs += 2;
       return nowMs;
     };
-    const ops = await startOps({ ...OPTIONS, monotonicMs, ready, metrics: createMetrics() });
+    const ops = await startOps({ ...OPTIONS, runtime: { ...RUNTIME, monotonicMs }, ready, metrics: createMetrics() });
     open.push(ops);
     const asked = Array.from({ length: 60 }, () => connect(ops.port, HOST).on('error', () => undefined));
     const askAll = async () => {
