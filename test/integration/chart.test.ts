@@ -59,7 +59,7 @@ describe.for(VALUES)('with %s', (values) => {
         const [, amount = 0, unit] = /^(\d+)(Mi|Gi)$/.exec(container.resources.limits.memory) ?? [];
         const halfMib = (Number(amount) * (unit === 'Gi' ? 1_024 : 1)) / 2;
         expect(variables(container).get('NODE_OPTIONS')).toBe(
-          `--max-old-space-size=${halfMib} --max-semi-space-size=16`,
+          `--max-old-space-size=${halfMib} --max-semi-space-size=16 --v8-pool-size=1`,
         );
       }
     }

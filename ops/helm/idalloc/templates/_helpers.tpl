@@ -66,12 +66,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/*
 The variables of a worker or a command: `config` is a map of them, `files` has those that are files. V8 may use three times 32 MiB for young
-objects by itself: half of that costs a worker no time that can be measured.
+objects by itself: half of that costs a worker no time that can be measured. And its collector has four threads besides the one that serves
+requests, which waits for a core meanwhile: one does.
 */}}
 {{- define "idalloc.env" -}}
 {{- $heap := div (mul (include "idalloc.mebibytes" .resources.limits.memory | int64) (int64 .root.Values.heapPercent)) 100 -}}
 - name: NODE_OPTIONS
-  value: {{ printf "--max-old-space-size=%d --max-semi-space-size=16 %s" $heap .root.Values.nodeOptions | trim | quote }}
+  value: {{ printf "--max-old-space-size=%d --max-semi-space-size=16 --v8-pool-size=1 %s" $heap .root.Values.nodeOptions | trim | quote }}
 {{- range $name, $value := .config }}
 - name: {{ $name }}
   value: {{ include "idalloc.text" $value | quote }}
