@@ -32,6 +32,8 @@ export interface FloodTarget {
   readonly filled: number;
   /** What a random flood is drawn from. */
   readonly seed: number;
+  /** The number of its first batch. The same number makes the same batch. */
+  readonly firstBatch: number;
 }
 
 export const PARTITIONS = 4;
@@ -211,9 +213,9 @@ async function sendBatches({ make, pauseMs }: Flood, target: FloodTarget, ended:
   const cluster = new Cluster({ dialer, seeds: seedsOf(target.brokers), runtime: RUNTIME });
   const topic = target.requestTopic;
   let dueMs = performance.now();
-  for (let nth = 0; !ended.aborted; nth += 1) {
+  for (let nth = target.firstBatch; !ended.aborted; nth += 1) {
     await append(cluster, RUNTIME, { ...APPEND, topic, partition: partitionOf(nth), batch: make(target, nth) });
-    if (nth === PARTITIONS) parentPort?.postMessage('flooding');
+    if (nth === target.firstBatch + PARTITIONS) parentPort?.postMessage('flooding');
     dueMs = Math.max(performance.now(), dueMs + pauseMs);
     await sleep(dueMs - performance.now());
   }
