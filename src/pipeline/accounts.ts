@@ -33,6 +33,8 @@ export interface Payer {
 const MAX_ACCOUNTS = 10_000;
 /** Anybody can make up the name of a reply topic, so what names topics that nobody has pays together. */
 const UNKNOWN_TOPICS = 'unknown topics';
+/** Accounts behind which nobody can be named, so that no debtor waits for them. */
+const NOBODY: readonly string[] = [BAD_RECORDS, UNKNOWN_TOPICS];
 /** A debt lasts at most so many bursts, so that a flood is forgiven soon after its end. */
 const MAX_BURSTS = 8;
 /** Others are expected for so long after the last of their requests. */
@@ -86,7 +88,7 @@ export class Accounts {
   charge({ account }: Payer, us: number): void {
     const nowMs = this.#options.monotonicMs();
     account.charge(us, nowMs);
-    if ([BAD_RECORDS, UNKNOWN_TOPICS].includes(account.name) || (account.wasInDebt && account.isInDebt(nowMs))) return;
+    if (NOBODY.includes(account.name) || (account.wasInDebt && account.isInDebt(nowMs))) return;
     const known = this.#others.find((other) => other.account === account);
     if (known !== undefined) known.atMs = nowMs;
     else {
