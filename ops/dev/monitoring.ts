@@ -24,8 +24,8 @@ chart](kubernetes.md) can install alerts and dashboard; without them, a worker h
 
 Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, rendered once a second at most. A remote
 address may send that port 50 requests a second, besides those for \`/healthz\` and \`/readyz\`; more wait for
-their turn. Give the workers of each request group
-a scrape job with \`idalloc\` in its name: the rules and the dashboard tell groups apart by the label \`job\`.
+their turn. Give the workers of each request group a scrape job with \`idalloc\` in its name: the rules and the dashboard tell
+groups apart by the label \`job\`.
 
 \`\`\`yaml
 rule_files: [rules.yml]
