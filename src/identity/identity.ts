@@ -93,9 +93,13 @@ export class Identity {
     return this.#term ? Math.max(0, authorityMs(this.#settings.timing, this.#term.sent, now)) : 0;
   }
 
-  /** Suspends a term that can't allocate at `now`, so that the gate closes even if no request comes. */
+  /**
+   * Suspends a term that can't allocate at `now`, so that the gate closes even if no request comes. One that waits for
+   * its reservation names etcd once that has not confirmed the lease either: that is the cause of both.
+   */
   check(now: Reading): void {
-    const refusal = this.#mode === 'held' && this.#term && blockedReason(this.#settings, this.#term, now);
+    const judged = this.#mode === 'held' || this.#refusal.code === 'RESERVATION_EXHAUSTED';
+    const refusal = judged && this.#term && blockedReason(this.#settings, this.#term, now);
     if (refusal) this.#setMode('suspended', refusal);
   }
 

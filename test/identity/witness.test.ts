@@ -340,6 +340,20 @@ describe('a heartbeat', () => {
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'RESERVATION_EXHAUSTED' } });
   });
 
+  it('that fails names etcd as soon as that has not confirmed the lease either', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host({ timing: { ...timing, refuseAfterMs: 30_000, ttlMs: 40_000 } });
+    await host.identity.acquire();
+    stage.pass(timing.reserveMs);
+    host.identity.check(host.clock.read());
+    stage.pass(30_000 - timing.reserveMs - 1);
+    host.identity.check(host.clock.read());
+    expect(host.authority()).toMatchObject({ ok: false, code: 'RESERVATION_EXHAUSTED' });
+    stage.pass(1);
+    host.identity.check(host.clock.read());
+    expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'LEASE_SUSPENDED' } });
+  });
+
   it('removes the witnesses of earlier terms once its own has been read', async () => {
     const stage = await used();
     const host = await stage.host({ staticWorkerId: 0 });
