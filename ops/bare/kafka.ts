@@ -87,8 +87,8 @@ export interface KafkaOptions {
   /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
   readonly container?: Container | undefined;
   /**
-   * Compiles hot code as production's brokers do, which takes a core for the first seconds of load; by default only
-   * quickly.
+   * Runs with the memory, the collector and the compilers that Kafka's own scripts start a broker with; by default with
+   * what starts quickly.
    */
   readonly isMeasured?: boolean;
   readonly log?: (line: string) => void;
@@ -136,8 +136,7 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   writeFileSync(config, kafkaProperties(data, ports, properties));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const what = { name: 'Kafka', logFile: join(options.dir, LOG) };
-  const compiler = options.isMeasured === true ? [] : [QUICK_COMPILER];
-  const flags = [...compiler, '-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
+  const flags = [...(options.isMeasured === true ? AS_PACKAGED : QUICK), '-Dlog4j2.level=INFO'];
   const program = java(libs, flags, 'kafka.Kafka', [config], options.classes);
   const child = options.container
     ? await startContainer(what, options.container, { ...program, dir: options.dir, ports: ports.slice(0, 1) })
@@ -147,16 +146,22 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   return { ...child, brokers: [`127.0.0.1:${client}`] };
 }
 
-/** Code that runs for seconds is compiled quickly. A broker's calls then take twice as long as in production. */
-const QUICK_COMPILER = '-XX:TieredStopAtLevel=1';
-
 /**
- * The flags are for a short start. A class-data archive would save another second, but costs more to create and keep.
+ * For a short start. Hot code is then compiled only quickly, so that a broker's calls take twice as long as in
+ * production, and all calls wait while the collector runs: beside large records for 10 ms each second. A class-data
+ * archive would save another second, but costs more to create and keep.
  */
-function java(libs: string, flags: string[], main: string, args: string[], classes?: string) {
-  const always = ['-XX:+UseSerialGC', '-Xlog:disable'];
+const QUICK = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-Xms256m', '-Xmx512m'];
+
+/** What kafka-run-class.sh and kafka-server-start.sh pass by default. */
+const AS_PACKAGED = [
+  ...['-server', '-Xms1g', '-Xmx1g', '-XX:+UseG1GC', '-XX:MaxGCPauseMillis=20'],
+  ...['-XX:InitiatingHeapOccupancyPercent=35', '-XX:+ExplicitGCInvokesConcurrent'],
+];
+
+function java(libs: string, flags: readonly string[], main: string, args: readonly string[], classes?: string) {
   const path = [...(classes === undefined ? [] : [classes]), `${libs}/*`].join(delimiter);
-  return { command: 'java', args: [...always, ...flags, '-cp', path, main, ...args] };
+  return { command: 'java', args: ['-Xlog:disable', ...flags, '-cp', path, main, ...args] };
 }
 
 /** Writes the storage once. Its meta.properties come last, so a directory without them was never in use. */
@@ -169,7 +174,7 @@ async function format(
 ) {
   rmSync(data, { recursive: true, force: true });
   const args = ['format', '-t', clusterId, '-c', config];
-  const program = java(libs, [QUICK_COMPILER], 'kafka.tools.StorageTool', args, classes);
+  const program = java(libs, QUICK, 'kafka.tools.StorageTool', args, classes);
   await run({
     ...(container ? inContainer(`${containerName(dir)}-format`, container, { ...program, dir }) : { ...program, env }),
     purpose: "the formatting of Kafka's storage",

@@ -16,7 +16,6 @@ import {
   writeRanges,
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
-import { arrayOfLongs } from './long.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkSequence } from './request-checks.ts';
 import { SCHEMAS } from './schemas.ts';
@@ -81,20 +80,19 @@ const writer = new MessageWriter();
  * as long.
  */
 function encodeBatchReply({ correlationId, batch }: ReplyWithBatch, encoding: Encoding): Buffer {
-  countIds(batch.ranges);
-  const ids = encoding === 'IDS' ? arrayOfLongs(batch.ranges, batch.step) : NO_IDS;
-  writer.begin(HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + ids.length + maxBatchBytes(batch));
+  const count = countIds(batch.ranges);
+  const isList = encoding === 'IDS';
+  const listed = isList ? (count + 1) * MAX_BYTES.long : 0;
+  writer.begin(HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + listed + maxBatchBytes(batch));
   writer.raw(schema.header);
   writer.sized(correlationId);
   writer.long(0); // the branch of the union
-  writeRanges(writer, encoding === 'RANGES' ? batch.ranges : []);
-  writer.raw(ids);
+  writeRanges(writer, isList ? [] : batch.ranges);
+  if (isList) writer.longs(batch.ranges, batch.step);
   writer.long(0); // the end of the IDs
   writeEvidence(writer, batch);
   return writer.end();
 }
-
-const NO_IDS = Buffer.alloc(0);
 
 /**
  * Decodes a reply; `encoding` is how it lists its IDs (RANGES for all but a batch). Single IDs are returned as the

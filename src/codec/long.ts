@@ -51,19 +51,22 @@ function putVarint(target: Buffer, at: number, zigHigh: number, zigLow: number):
 /** The lowest bits of a long, which take four bytes of its varint, if it has more. */
 const LOWEST_BITS = 28;
 
+/** Longs of which each is a step above the one before. */
+export interface Run {
+  readonly first: bigint;
+  readonly count: number;
+}
+
 /**
- * The length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1. A list of
- * 100,000 must not stop the event loop for long, so the four lowest bytes of a varint are written as one word; those
- * above seldom change.
+ * Writes from `from` on the length of an Avro array and its items, without the zero that ends it: rising longs from 0
+ * to 2^63 - 1; returns where they end. There must be room for ten bytes each, and for ten more. A list of 100,000 must
+ * not stop the event loop for long, so the four lowest bytes of a varint are written as one word; those above seldom
+ * change.
  */
-export function arrayOfLongs(
-  runs: readonly { readonly first: bigint; readonly count: number }[],
-  step: bigint,
-): Buffer {
-  const total = runs.reduce((sum, { count }) => sum + count, 0);
-  const bytes = Buffer.allocUnsafe((total + 1) * MAX_LONG_BYTES);
+export function putLongs(bytes: Buffer, from: number, runs: readonly Run[], step: bigint): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  let end = putVarint(bytes, 0, 0, total * 2);
+  const total = runs.reduce((sum, { count }) => sum + count, 0);
+  let end = putVarint(bytes, from, 0, total * 2);
   const by = zigzagged(step);
   for (const { first, count } of runs) {
     let { high, low } = zigzagged(first);
@@ -90,7 +93,7 @@ export function arrayOfLongs(
       low >>>= 0;
     }
   }
-  return bytes.subarray(0, end);
+  return end;
 }
 
 /** The 28 lowest bits in four bytes, seven in each, with the high bits set. */

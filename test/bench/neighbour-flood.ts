@@ -32,6 +32,8 @@ export interface FloodTarget {
   readonly filled: number;
   /** What a random flood is drawn from. */
   readonly seed: number;
+  /** How long it takes, roughly. */
+  readonly seconds: number;
   /** The number of its first batch. The same number makes the same batch. */
   readonly firstBatch: number;
 }
@@ -208,14 +210,21 @@ function mixed(): Flood['make'] {
   };
 }
 
+/**
+ * Batches are made before the flood begins: otherwise what they take, and the garbage that they leave, would be
+ * measured as what the flood costs.
+ */
 async function sendBatches({ make, pauseMs }: Flood, target: FloodTarget, ended: AbortSignal): Promise<void> {
   const dialer = kafkaDialer({ clientId: 'neighbour', tls: false });
   const cluster = new Cluster({ dialer, seeds: seedsOf(target.brokers), runtime: RUNTIME });
   const topic = target.requestTopic;
+  const first = target.firstBatch;
+  const made = times(Math.ceil((target.seconds * 1_000) / pauseMs), (i) => make(target, first + i));
   let dueMs = performance.now();
-  for (let nth = target.firstBatch; !ended.aborted; nth += 1) {
-    await append(cluster, RUNTIME, { ...APPEND, topic, partition: partitionOf(nth), batch: make(target, nth) });
-    if (nth === target.firstBatch + PARTITIONS) parentPort?.postMessage('flooding');
+  for (let nth = first; !ended.aborted; nth += 1) {
+    const batch = made[nth - first] ?? make(target, nth);
+    await append(cluster, RUNTIME, { ...APPEND, topic, partition: partitionOf(nth), batch });
+    if (nth === first + PARTITIONS) parentPort?.postMessage('flooding');
     dueMs = Math.max(performance.now(), dueMs + pauseMs);
     await sleep(dueMs - performance.now());
   }

@@ -187,6 +187,7 @@ async function round(name: string): Promise<Found> {
     token: TOKENS.neighbour,
     filled: FILLED,
     seed: options.seed,
+    seconds: WARM_SECONDS,
     firstBatch: 0,
   };
   const end = new AbortController();
@@ -205,10 +206,10 @@ async function round(name: string): Promise<Found> {
     await requests.latencies('warm', WARM_SECONDS);
     const alone = await requests.latencies('alone', options.seconds);
     const isUnread = options.unread && KAFKA_FLOODS[name] !== undefined;
-    const elsewhere = { ...target, requestTopic: unreadTopic };
+    const elsewhere = { ...target, seconds: options.seconds, requestTopic: unreadTopic };
     const unread = isUnread ? await during(elsewhere, () => requests.latencies('unread', options.seconds)) : undefined;
     const rehearsed = await during(target, () => requests.latencies('rehearsed', WARM_SECONDS));
-    const again = { ...target, firstBatch: REHEARSED };
+    const again = { ...target, seconds: options.seconds, firstBatch: REHEARSED };
     const beside = await during(again, () => requests.latencies('beside', options.seconds));
     return { alone, unread, rehearsed, beside, rssMb: peak / 1e6, gates: [...gates] };
   } finally {
