@@ -75,15 +75,11 @@ export function encodeIdReply(reply: IdReply | ReplyWithBatch, encoding: Encodin
 
 const writer = new MessageWriter();
 
-/**
- * Field by field, since nearly every reply has a batch: avsc takes an object of the schema's shape, and several times
- * as long.
- */
+/** Field by field, since nearly every reply has a batch: avsc takes an object, and several times as long. */
 function encodeBatchReply({ correlationId, batch }: ReplyWithBatch, encoding: Encoding): Buffer {
   const count = countIds(batch.ranges);
   const isList = encoding === 'IDS';
-  const listed = isList ? (count + 1) * MAX_BYTES.long : 0;
-  writer.begin(HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + listed + maxBatchBytes(batch));
+  writer.begin(HEADER_BYTES + (isList ? count + 4 : 3) * MAX_BYTES.long + correlationId.length + maxBatchBytes(batch));
   writer.raw(schema.header);
   writer.sized(correlationId);
   writer.long(0); // the branch of the union

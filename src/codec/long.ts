@@ -1,3 +1,5 @@
+import type { IdRange } from '../core/generator.ts';
+
 /** What can be written as a long: a BigInt, or a safe integer. */
 export type Long = bigint | number;
 
@@ -51,19 +53,12 @@ function putVarint(target: Buffer, at: number, zigHigh: number, zigLow: number):
 /** The lowest bits of a long, which take four bytes of its varint, if it has more. */
 const LOWEST_BITS = 28;
 
-/** Longs of which each is a step above the one before. */
-export interface Run {
-  readonly first: bigint;
-  readonly count: number;
-}
-
 /**
- * Writes from `from` on the length of an Avro array and its items, without the zero that ends it: rising longs from 0
- * to 2^63 - 1; returns where they end. There must be room for ten bytes each, and for ten more. A list of 100,000 must
- * not stop the event loop for long, so the four lowest bytes of a varint are written as one word; those above seldom
- * change.
+ * Writes the length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1.
+ * Returns where they end. There must be room for ten bytes each, and ten more. A list of 100,000 must not take long, so
+ * the four lowest bytes of a varint are written as one word; those above seldom change.
  */
-export function putLongs(bytes: Buffer, from: number, runs: readonly Run[], step: bigint): number {
+export function putLongs(bytes: Buffer, from: number, runs: readonly IdRange[], step: bigint): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const total = runs.reduce((sum, { count }) => sum + count, 0);
   let end = putVarint(bytes, from, 0, total * 2);

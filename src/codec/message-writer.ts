@@ -1,5 +1,6 @@
+import type { IdRange } from '../core/generator.ts';
 import type { Bytes } from '../core/slice.ts';
-import { type Long, MAX_LONG_BYTES, putLong, putLongs, type Run } from './long.ts';
+import { type Long, MAX_LONG_BYTES, putLong, putLongs } from './long.ts';
 
 /** A slab has room for many messages, since nearly all are far smaller. */
 const SLAB_BYTES = 64 * 1024;
@@ -63,7 +64,7 @@ export class MessageWriter {
   }
 
   /** The length of a list of longs and its items, without its end: as putLongs writes them. */
-  longs(runs: readonly Run[], step: bigint): void {
+  longs(runs: readonly IdRange[], step: bigint): void {
     this.#at = putLongs(this.#bytes, this.#at, runs, step);
   }
 

@@ -94,8 +94,7 @@ export class Identity {
   }
 
   /**
-   * Suspends a term that can't allocate at `now`, so that the gate closes even if no request comes. One that waits for
-   * its reservation names etcd once that has not confirmed the lease either: that is the cause of both.
+   * Suspends a term that can't allocate at `now`, even if no request comes. An unconfirmed lease is named first.
    */
   check(now: Reading): void {
     const judged = this.#mode === 'held' || this.#refusal.code === 'RESERVATION_EXHAUSTED';
