@@ -58,9 +58,9 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'core/visible.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1760, imports: ['errors.ts'] },
+  { room: 'core', lines: 1765, imports: ['errors.ts'] },
   { room: 'async', lines: 470 },
-  { room: 'codec', lines: 4510, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
+  { room: 'codec', lines: 4550, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
     lines: 910,

@@ -1,5 +1,5 @@
 import type { IdRange } from '../core/generator.ts';
-import type { Bytes } from '../core/slice.ts';
+import { type Bytes, bufferOf } from '../core/slice.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import { asSingleObject, confluentSchemaId, HEADER_BYTES } from './framing.ts';
@@ -16,6 +16,7 @@ import {
   writeRanges,
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
+import { lengthOfLongs, putLongs } from './long.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkSequence } from './request-checks.ts';
 import { SCHEMAS } from './schemas.ts';
@@ -68,7 +69,12 @@ interface WireReply {
  * range.
  */
 export function encodeIdReply(reply: IdReply | ReplyWithBatch, encoding: Encoding): Buffer {
-  if ('batch' in reply) return encodeBatchReply(reply, encoding);
+  return bufferOf(idReplyBytes(reply, encoding));
+}
+
+/** The same, but for a list of IDs: it may take a megabyte, and is written where the bytes are copied to. */
+export function idReplyBytes(reply: IdReply | ReplyWithBatch, encoding: Encoding): Bytes {
+  if ('batch' in reply) return batchReplyBytes(reply, encoding);
   const wire: WireReply = { correlation_id: reply.correlationId, result: toResult(reply) };
   return encodeFramed('numbers' in reply ? wideSchema : schema, wire);
 }
@@ -76,18 +82,42 @@ export function encodeIdReply(reply: IdReply | ReplyWithBatch, encoding: Encodin
 const writer = new MessageWriter();
 
 /** Field by field, since nearly every reply has a batch: avsc takes an object, and several times as long. */
-function encodeBatchReply({ correlationId, batch }: ReplyWithBatch, encoding: Encoding): Buffer {
-  const count = countIds(batch.ranges);
-  const isList = encoding === 'IDS';
-  writer.begin(HEADER_BYTES + (isList ? count + 4 : 3) * MAX_BYTES.long + correlationId.length + maxBatchBytes(batch));
+function batchReplyBytes({ correlationId, batch }: ReplyWithBatch, encoding: Encoding): Bytes {
+  countIds(batch.ranges);
+  const isListed = encoding === 'IDS';
+  const maxBytes = HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + maxBatchBytes(batch);
+  writer.begin(maxBytes);
   writer.raw(schema.header);
   writer.sized(correlationId);
   writer.long(0); // the branch of the union
-  writeRanges(writer, isList ? [] : batch.ranges);
-  if (isList) writer.longs(batch.ranges, batch.step);
+  writeRanges(writer, isListed ? [] : batch.ranges);
+  const before = isListed ? writer.end() : undefined;
+  if (isListed) writer.begin(maxBytes);
   writer.long(0); // the end of the IDs
   writeEvidence(writer, batch);
-  return writer.end();
+  const behind = writer.end();
+  return before === undefined ? behind : new Listing(before, batch, behind);
+}
+
+/** Bytes with a list of IDs between them. */
+class Listing implements Bytes {
+  readonly length: number;
+  readonly #before: Buffer;
+  readonly #batch: IdBatch;
+  readonly #behind: Buffer;
+
+  constructor(before: Buffer, batch: IdBatch, behind: Buffer) {
+    this.#before = before;
+    this.#batch = batch;
+    this.#behind = behind;
+    this.length = before.length + lengthOfLongs(batch.ranges, batch.step) + behind.length;
+  }
+
+  copy(target: Uint8Array, at: number): void {
+    target.set(this.#before, at);
+    const end = putLongs(target, at + this.#before.length, this.#batch.ranges, this.#batch.step);
+    target.set(this.#behind, end); // after the IDs, since they overwrite what is behind them
+  }
 }
 
 /**

@@ -37,7 +37,7 @@ export function putLong(target: Buffer, at: number, value: Long): number {
 }
 
 /** Writes a zigzagged value, given as two unsigned halves; returns where it ends. */
-function putVarint(target: Buffer, at: number, zigHigh: number, zigLow: number): number {
+function putVarint(target: Uint8Array, at: number, zigHigh: number, zigLow: number): number {
   let high = zigHigh;
   let low = zigLow;
   let end = at;
@@ -55,13 +55,12 @@ const LOWEST_BITS = 28;
 
 /**
  * Writes the length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1.
- * Returns where they end. There must be room for ten bytes each, and ten more. A list of 100,000 must not take long, so
- * the four lowest bytes of a varint are written as one word; those above seldom change.
+ * Returns where they end. Up to ten bytes behind that are overwritten, so write what follows afterwards. A list of
+ * 100,000 must not take long, so the four lowest bytes of a varint are written as one word; those above seldom change.
  */
-export function putLongs(bytes: Buffer, from: number, runs: readonly IdRange[], step: bigint): number {
+export function putLongs(bytes: Uint8Array, from: number, runs: readonly IdRange[], step: bigint): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const total = runs.reduce((sum, { count }) => sum + count, 0);
-  let end = putVarint(bytes, from, 0, total * 2);
+  let end = putVarint(bytes, from, 0, countOf(runs) * 2);
   const by = zigzagged(step);
   for (const { first, count } of runs) {
     let { high, low } = zigzagged(first);
@@ -90,6 +89,22 @@ export function putLongs(bytes: Buffer, from: number, runs: readonly IdRange[], 
   }
   return end;
 }
+
+/** How many bytes putLongs writes: each long has one, and one more for each seven bits that it is too large for. */
+export function lengthOfLongs(runs: readonly IdRange[], step: bigint): number {
+  const total = countOf(runs);
+  let bytes = putVarint(nearEnd, 0, 0, total * 2) + total;
+  for (let bound = 2n ** 6n; bound <= MAX_INT64; bound *= 2n ** 7n)
+    for (const run of runs) bytes += run.count - countBelow(bound, run, step);
+  return bytes;
+}
+
+function countBelow(bound: bigint, { first, count }: IdRange, step: bigint): number {
+  const below = first < bound ? (bound - first + step - 1n) / step : 0n;
+  return below < count ? Number(below) : count;
+}
+
+const countOf = (runs: readonly IdRange[]) => runs.reduce((sum, { count }) => sum + count, 0);
 
 /** The 28 lowest bits in four bytes, seven in each, with the high bits set. */
 function spread(low: number): number {

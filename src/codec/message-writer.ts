@@ -1,6 +1,5 @@
-import type { IdRange } from '../core/generator.ts';
 import type { Bytes } from '../core/slice.ts';
-import { type Long, MAX_LONG_BYTES, putLong, putLongs } from './long.ts';
+import { type Long, MAX_LONG_BYTES, putLong } from './long.ts';
 
 /** A slab has room for many messages, since nearly all are far smaller. */
 const SLAB_BYTES = 64 * 1024;
@@ -61,11 +60,6 @@ export class MessageWriter {
 
   long(value: Long): void {
     this.#at = putLong(this.#bytes, this.#at, value);
-  }
-
-  /** The length of a list of longs and its items, without its end: as putLongs writes them. */
-  longs(runs: readonly IdRange[], step: bigint): void {
-    this.#at = putLongs(this.#bytes, this.#at, runs, step);
   }
 
   int(value: number): void {

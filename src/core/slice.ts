@@ -5,6 +5,14 @@ export interface Bytes {
   copy(target: Uint8Array, at: number): unknown;
 }
 
+/** The same bytes, all of them written. */
+export function bufferOf(bytes: Bytes): Buffer {
+  if (bytes instanceof Buffer) return bytes;
+  const buffer = Buffer.allocUnsafe(bytes.length);
+  bytes.copy(buffer, 0);
+  return buffer;
+}
+
 /**
  * Bytes within other bytes. Where a view would be made for each of millions of requests and dropped at once, this is a
  * tenth of its cost: the collector of garbage knows it as three numbers, a view as a piece of memory.

@@ -1,10 +1,11 @@
 import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT, runsText } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
-import { encodeIdReply } from '../codec/id-reply.ts';
+import { idReplyBytes } from '../codec/id-reply.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
 import type { ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders, routeHeaders } from '../codec/request-headers.ts';
+import { type Bytes, bufferOf } from '../core/slice.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Refused } from './decision.ts';
 import { type Accepted, isTooLong } from './intake.ts';
@@ -51,13 +52,13 @@ export function batchReply(
   return replyPartition === undefined ? record : { ...record, partition: replyPartition };
 }
 
-function encodeReply({ correlation, request }: Accepted, entry: DecidingEntry): Buffer {
+function encodeReply({ correlation, request }: Accepted, entry: DecidingEntry): Bytes {
   const { encoding, sequence } = request;
-  if (entry.kind === 'batch') return encodeIdReply({ correlationId: correlation, batch: entry.batch }, encoding);
+  if (entry.kind === 'batch') return idReplyBytes({ correlationId: correlation, batch: entry.batch }, encoding);
   if (sequence === undefined) throw new RangeError('numbers decide a request for IDs');
   const { first, count, step, format } = entry;
   const numbers = { sequence, first, count, step, format };
-  return encodeIdReply({ correlationId: correlation.view(), numbers }, encoding);
+  return idReplyBytes({ correlationId: correlation.view(), numbers }, encoding);
 }
 
 function isOf(layout: OutgoingContext['customLayout'], entry: DecidingEntry): boolean {
@@ -105,14 +106,14 @@ export function errorReply(
     nest,
     ...(nest ? { nestError: `${code}: ${message}` } : {}),
   });
-  const reply = encodeIdReply({ correlationId, error: { code, message } }, 'RANGES');
+  const reply = idReplyBytes({ correlationId, error: { code, message } }, 'RANGES');
   const value = inFraming(address.framing, reply, context.schemas?.replyId());
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }
 
 /** The reply in the framing of its request. */
-function inFraming(framing: Framing | undefined, reply: Buffer, schemaId: number | undefined): Buffer {
-  return framing === 'CONFLUENT' && schemaId !== undefined ? asConfluent(schemaId, reply) : reply;
+function inFraming(framing: Framing | undefined, reply: Bytes, schemaId: number | undefined): Bytes {
+  return framing === 'CONFLUENT' && schemaId !== undefined ? asConfluent(schemaId, bufferOf(reply)) : reply;
 }
 
 /** The record as it came, addressed to its home partition, with the headers of its origin. */

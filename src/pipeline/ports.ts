@@ -1,6 +1,6 @@
 import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { IdRange } from '../core/generator.ts';
-import type { Slice } from '../core/slice.ts';
+import type { Bytes, Slice } from '../core/slice.ts';
 import type { WallMs } from '../core/units.ts';
 
 /**
@@ -74,7 +74,7 @@ export interface OutgoingRecord {
   readonly topic: string;
   readonly partition?: number | undefined;
   readonly key: Buffer | Slice | null;
-  readonly value: Buffer | null;
+  readonly value: Bytes | null;
   readonly headers: OutgoingHeaders;
   readonly timestampMs?: number;
 }

@@ -277,7 +277,7 @@ await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve));
 try {
   const results: Record<string, Result> = {};
   say(`seed of mix: ${options.seed}`);
-  await round('small-junk'); // not counted: brokers and worker compile their code
+  await round('mix'); // not counted: brokers compile the code of most floods
   for (const name of floods) {
     const found: Found[] = [];
     for (let i = 0; i < options.rounds; i += 1) found.push(await round(name));

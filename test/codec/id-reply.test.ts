@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { frame, singleObjectHeader } from '../../src/codec/framing.ts';
 import { collapseIds, expandIds, MAX_BATCH_COUNT } from '../../src/codec/id-batch.ts';
-import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT, idReplyBytes } from '../../src/codec/id-reply.ts';
 import { leastCpuMs } from '../support/cpu-time.ts';
 import { anyBatch, anyCorrelationId, BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
@@ -102,6 +102,19 @@ describe('an IdReply', () => {
     expect(decodeIdReply(bytes)).toMatchObject({ batch: { ranges: batch.ranges } });
     expect(leastCpuMs(() => encodeIdReply({ correlationId: CORRELATION_ID, batch }, 'IDS'))).toBeLessThan(100);
     expect(leastCpuMs(() => decodeIdReply(bytes))).toBeLessThan(100);
+  });
+
+  it('has the same bytes wherever a list of IDs is written, and changes none around them', () => {
+    fc.assert(
+      fc.property(anyBatch, anyCorrelationId, fc.nat(20), (batch, correlationId, at) => {
+        const bytes = idReplyBytes({ correlationId, batch }, 'IDS');
+        const around = Buffer.alloc(at + bytes.length + 20, 0xaa);
+        bytes.copy(around, at);
+        const whole = encodeIdReply({ correlationId, batch }, 'IDS');
+        expect(around.equals(Buffer.concat([Buffer.alloc(at, 0xaa), whole, Buffer.alloc(20, 0xaa)]))).toBe(true);
+      }),
+      { numRuns: 30 },
+    );
   });
 
   it("can't be written with more than 100,000 IDs", () => {

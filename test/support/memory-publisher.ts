@@ -1,16 +1,17 @@
 import type { RecordHeaders } from '../../src/codec/request-headers.ts';
-import { Slice } from '../../src/core/slice.ts';
+import { bufferOf, Slice } from '../../src/core/slice.ts';
 import type { Delivery, OutgoingHeaders, OutgoingRecord, Publisher } from '../../src/pipeline/ports.ts';
 
 /** A record as a topic has it: with bytes of its own. */
 export interface SentRecord extends OutgoingRecord {
   readonly key: Buffer | null;
+  readonly value: Buffer | null;
   readonly headers: RecordHeaders;
 }
 
 export function sentRecord(record: OutgoingRecord): SentRecord {
-  const { key } = record;
-  return { ...record, key: key instanceof Slice ? key.view() : key, headers: sentHeaders(record.headers) };
+  const { key, value, headers } = record;
+  return { ...record, key: key && bufferOf(key), value: value && bufferOf(value), headers: sentHeaders(headers) };
 }
 
 export function sentHeaders(headers: OutgoingHeaders): RecordHeaders {
