@@ -257,8 +257,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/outgoing.ts',
-        'encodeIdReply({ correlationId: correlation, batch: entry.batch }, encoding)',
-        'encodeIdReply({ correlationId: request.requestId ?? correlation, batch: entry.batch }, encoding)',
+        'idReplyBytes({ correlationId: correlation, batch: entry.batch }, encoding)',
+        'idReplyBytes({ correlationId: request.requestId ?? correlation, batch: entry.batch }, encoding)',
       ),
     ],
   },
