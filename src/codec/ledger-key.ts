@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { type Bytes, isSame, Slice } from '../core/slice.ts';
+import { type Bytes, bufferOf, isSame, Slice } from '../core/slice.ts';
 import { IdallocError } from '../errors.ts';
 import { checkCorrelationId, checkSequence } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
@@ -94,9 +94,7 @@ export class EntryKey implements Bytes {
 
   /** The key as a Buffer of its own. */
   toBuffer(): Buffer {
-    const key = Buffer.allocUnsafe(this.length);
-    this.copy(key, 0);
-    return key;
+    return bufferOf(this);
   }
 
   /** The key as the key of a map: equal for equal keys. */

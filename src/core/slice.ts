@@ -60,7 +60,7 @@ export function isSame(one: Uint8Array, at: number, other: Uint8Array, otherAt: 
 
 /**
  * Returns the memory of bytes that have it for themselves, at once: they are empty from then on. V8 would wait for a
- * collection, and make one of the whole heap for every ten megabytes of such memory, however small the heap is.
+ * collection, and such memory counts as growth of the heap: it makes V8 collect all of that, however small it is.
  */
 export function returnMemory({ buffer }: Uint8Array): void {
   const { transfer } = buffer as { transfer?(bytes: number): ArrayBufferLike }; // Node has it from 22 on
