@@ -1,6 +1,6 @@
 import { type DebtorSpan, EVERY_TOPIC, topicHash } from '../codec/request-position.ts';
 import { hasRoom } from '../core/memoize.ts';
-import { type Accepted, BAD_RECORDS, type Intake } from './intake.ts';
+import { type Accepted, BAD_RECORDS, type Intake, UNKNOWN_SCHEMAS } from './intake.ts';
 
 /** How much of a worker's time an account may use while others are served. */
 export interface DebtRate {
@@ -34,7 +34,7 @@ const MAX_ACCOUNTS = 10_000;
 /** Anybody can make up the name of a reply topic, so what names topics that nobody has pays together. */
 const UNKNOWN_TOPICS = 'unknown topics';
 /** Accounts behind which nobody can be named, so that no debtor waits for them. */
-const NOBODY: readonly string[] = [BAD_RECORDS, UNKNOWN_TOPICS];
+const NOBODY: readonly string[] = [BAD_RECORDS, UNKNOWN_SCHEMAS, UNKNOWN_TOPICS];
 /** A debt lasts at most so many bursts, so that a flood is forgiven soon after its end. */
 const MAX_BURSTS = 8;
 /** Others are expected for so long after the last of their requests. */
@@ -111,7 +111,7 @@ export class Accounts {
   }
 
   #findPayer(replyTopic: string, nowMs: number): Payer {
-    const own = replyTopic === BAD_RECORDS ? BAD_RECORDS : this.#options.accountOf(replyTopic);
+    const own = NOBODY.includes(replyTopic) ? replyTopic : this.#options.accountOf(replyTopic);
     const account = this.#accountNamed(own ?? UNKNOWN_TOPICS, nowMs);
     const { name } = account;
     const isOfMany = name === UNKNOWN_TOPICS;

@@ -1,8 +1,8 @@
 import type { Prepared } from './decide.ts';
 import { type Deferrals, type LaneName, letsOthersGo } from './deferred.ts';
-import { type Intake, withSchemas } from './intake.ts';
+import { type Intake, UNKNOWN_SCHEMAS, withSchemas } from './intake.ts';
 import { idsFor, isAboveLimit, isForNumbers, type PipelineDeps, processPart } from './part.ts';
-import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
+import { type Cutting, cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN } from './record-turns.ts';
 import type { TracePart } from './trace.ts';
@@ -79,21 +79,33 @@ async function processChunk(
     const step = end < 0 ? some : some.slice(0, end);
     from += step.length;
     const tracePart = deps.tracing.received(partition);
-    const { ready, error } = await withSchemas(deps.schemas, step, partition);
-    await processReadable(deps, partition, ready, control, tracePart);
+    const isLookUpDeferred = areUnknownWaiting(deps, control);
+    const { ready, error } = isLookUpDeferred ? { ready: step } : await withSchemas(deps.schemas, step, partition);
+    await processReadable(deps, partition, ready, { ...control, isLookUpDeferred }, tracePart);
     if (error !== undefined) throw error;
   }
+}
+
+/**
+ * Whether records of unknown schemas wait, or have to. Then no more schemas are looked up for the small lane: what is
+ * behind would wait for the registry, too.
+ */
+function areUnknownWaiting({ schemas, accounts }: PipelineDeps, { lane = 'small', deferrals }: BatchControl): boolean {
+  const place = deferrals?.debts;
+  if (schemas === undefined || lane !== 'small' || place === undefined) return false;
+  const payer = accounts.payerOf(UNKNOWN_SCHEMAS);
+  return accounts.mustWait(payer) || place.waits(payer);
 }
 
 async function processReadable(
   deps: PipelineDeps,
   partition: number,
   records: readonly RequestRecord[],
-  control: BatchControl,
+  control: BatchControl & Pick<Cutting, 'isLookUpDeferred'>,
   tracePart: TracePart,
 ): Promise<void> {
   const { layout, accounts, turns } = deps;
-  const { lane = 'small', deferrals, prepared, isDebtor } = control;
+  const { lane = 'small', deferrals, prepared, isDebtor, isLookUpDeferred } = control;
   const intakes = await receiveAll(deps, records, lane);
   let through = -1;
   const kinds = {
@@ -101,7 +113,7 @@ async function processReadable(
     isForNumbers: isForNumbers(partition),
     isAboveLimit: isAboveLimit(deps, partition),
   };
-  const cutting = { layout, accounts, partition, ...kinds, lane, deferrals, isDebtor };
+  const cutting = { layout, accounts, partition, ...kinds, lane, deferrals, isDebtor, isLookUpDeferred };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
   // and those of accounts that are in debt from then on would look as if they had been taken over with them.

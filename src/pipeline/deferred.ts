@@ -25,6 +25,10 @@ type DebtorNames = Pick<Payer, 'replyTopic' | 'named'>;
 interface Deferral {
   /** Whether a request waits here for a debt: if who pays for it has one, or had at first. */
   defersDebtor(payer: DebtorNames, offset: number, isInDebt: boolean): boolean;
+  /** Whether a request for which no debt of this name speaks now waits here all the same: it did at an earlier look. */
+  keepsDebtor(replyTopic: string, offset: number): boolean;
+  /** Whether requests wait here that the same account pays for. */
+  waits(payer: DebtorNames): boolean;
   /**
    * Takes over a request, or all that the record stands for, in offset order; one that was taken over before is
    * ignored.
@@ -141,10 +145,19 @@ export class DeferredQueue implements Deferral {
    * taken over then is not taken again.
    */
   defersDebtor(payer: DebtorNames, offset: number, isInDebt: boolean): boolean {
-    if (offset < this.#through) return this.#debtors.has(payer.replyTopic, offset);
-    if (isInDebt || this.#debtors.waits(payer)) return this.#debtors.add(payer, offset);
-    this.#debtors.close(payer.replyTopic);
+    const isLookedAt = offset < this.#through;
+    if (!isLookedAt && (isInDebt || this.waits(payer))) return this.#debtors.add(payer, offset);
+    return this.keepsDebtor(payer.replyTopic, offset);
+  }
+
+  keepsDebtor(replyTopic: string, offset: number): boolean {
+    if (offset < this.#through) return this.#debtors.has(replyTopic, offset);
+    this.#debtors.close(replyTopic);
     return false;
+  }
+
+  waits(payer: DebtorNames): boolean {
+    return this.#debtors.waits(payer);
   }
 
   /** Whether a request to this reply topic waits here for a debt. */

@@ -1,6 +1,6 @@
-import { asSingleObject, confluentSchemaId, type Framing } from '../codec/framing.ts';
+import { asSingleObject, confluentSchemaId, type Framing, framingOf, isFramed } from '../codec/framing.ts';
 import { apiRepliesViolation } from '../codec/http-key.ts';
-import { MAX_REQUEST_BYTES } from '../codec/id-request.ts';
+import { ID_REQUEST_HEADER, MAX_REQUEST_BYTES } from '../codec/id-request.ts';
 import { requestHash } from '../codec/ledger-entry.ts';
 import { EntryKey, encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
@@ -39,13 +39,23 @@ export class Accepted {
   readonly key: EntryKey;
   /** The partition that decides it. */
   readonly home: number;
+  /** See `isLateSchema`. */
+  readonly isLate: boolean;
 
-  constructor(record: RequestRecord, request: RequestForm, correlation: Slice, key: EntryKey, home: number) {
+  constructor(
+    record: RequestRecord,
+    request: RequestForm,
+    correlation: Slice,
+    key: EntryKey,
+    home: number,
+    isLate = false,
+  ) {
     this.record = record;
     this.request = request;
     this.correlation = correlation;
     this.key = key;
     this.home = home;
+    this.isLate = isLate;
   }
 
   /** The name of the key: equal for requests with equal keys. */
@@ -82,15 +92,16 @@ interface Rejected {
   readonly address: ReplyAddress;
   readonly code: ErrorCode;
   readonly message: string;
-  /**
-   * Who pays for it: a reply topic, or BAD_RECORDS. Nobody if a registry may say something else at a later reading,
-   * which would find the record at another place.
-   */
-  readonly payer: string | undefined;
+  /** Who pays for it: a reply topic, BAD_RECORDS or UNKNOWN_SCHEMAS. */
+  readonly payer: string;
+  /** See `isLateSchema`. */
+  readonly isLate: boolean;
 }
 
 /** The account of records that are no requests, in place of a reply topic. */
 export const BAD_RECORDS = 'bad records';
+/** That of records whose schema a worker does not know, or not yet. */
+export const UNKNOWN_SCHEMAS = 'unknown schemas';
 
 export type Intake = Accepted | Rejected;
 
@@ -180,9 +191,10 @@ export class RequestReader {
       const home = homeOf(Slice.of(homeKeyOf(request)));
       const { correlationId, ...form } = request;
       const shared = { ...form, hash: requestHash(form.count, form.replyTopic) };
-      const accepted = new Accepted(record, shared, Slice.of(correlationId), keyOf(request), home);
+      const isLate = isLateSchema(record.value);
+      const accepted = new Accepted(record, shared, Slice.of(correlationId), keyOf(request), home, isLate);
       // What follows from a schema registry, or from more than the correlation ID, is read each time.
-      const isPlain = request.requestId === undefined && request.sequence === undefined && unwrapped === undefined;
+      const isPlain = request.requestId === undefined && request.sequence === undefined && !isLate;
       const isInHeader = record.fields?.headerAt(names.correlationId) !== undefined;
       if (isPlain && isInHeader && !isNamedInBody(value)) this.#last = accepted;
       return accepted;
@@ -205,8 +217,17 @@ function reject(
   message: string,
   payer = BAD_RECORDS,
 ): Rejected {
-  const isOfRegistry = code === 'UNKNOWN_SCHEMA' || code === 'SCHEMA_REGISTRY_UNAVAILABLE';
-  return { kind: 'rejected', record, address, code, message, payer: isOfRegistry ? undefined : payer };
+  const isUnknown = code === 'UNKNOWN_SCHEMA' || code === 'SCHEMA_REGISTRY_UNAVAILABLE';
+  const isLate = isLateSchema(record.value);
+  return { kind: 'rejected', record, address, code, message, payer: isUnknown ? UNKNOWN_SCHEMAS : payer, isLate };
+}
+
+/**
+ * Whether one worker may know the schema of a value while another one, or the same at another time, does not: a
+ * registry has it, or a release that added it.
+ */
+function isLateSchema(value: Buffer | null): boolean {
+  return value !== null && framingOf(value) !== undefined && !isFramed(ID_REQUEST_HEADER, value);
 }
 
 function keyOf(request: FullRequest): EntryKey {

@@ -2,7 +2,7 @@ import { isLarge, type Layout, partMaxIds } from '../core/layout.ts';
 import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
 import { type Accounts, PartPrices, type Payer, PRICES_US } from './accounts.ts';
 import { type Deferrals, type LaneName, letsOthersGo } from './deferred.ts';
-import type { Accepted, Intake } from './intake.ts';
+import { type Accepted, type Intake, UNKNOWN_SCHEMAS } from './intake.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
@@ -32,6 +32,8 @@ export interface Cutting {
   readonly deferrals?: Deferrals | undefined;
   /** In other lanes than `small`: whether a request to this reply topic waits for a debt. */
   readonly isDebtor?: ((replyTopic: string, offset: number) => boolean) | undefined;
+  /** Whether unknown schemas were not looked up, so that what names them has to wait. */
+  readonly isLookUpDeferred?: boolean | undefined;
 }
 
 /**
@@ -53,7 +55,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const own = laneOf(intake, payer, cutting);
     const place = own === lane ? undefined : deferrals?.[own];
     place?.take(intake.record);
-    if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake, cutting))) continue;
+    if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake, own, cutting))) continue;
     const asked = intake.kind === 'accepted' ? idsFor(intake) : 0;
     const name = intake.kind === 'accepted' && isLarge(layout, asked) ? intake.name : undefined;
     const isNumbers = intake.kind === 'accepted' ? cutting.isForNumbers(intake) : areNumbers;
@@ -74,7 +76,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     }
     part.push(intake);
     const us = prices.add(intake);
-    if (payer !== undefined) cutting.accounts.charge(payer, us);
+    cutting.accounts.charge(payer, us);
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
@@ -83,26 +85,34 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   yield part;
 }
 
-function payerOf(intake: Intake, { accounts }: Cutting): Payer | undefined {
-  const name = intake.kind === 'accepted' ? intake.request.replyTopic : intake.payer;
-  return name === undefined ? undefined : accounts.payerOf(name);
+function payerOf(intake: Intake, { accounts }: Cutting): Payer {
+  return accounts.payerOf(intake.kind === 'accepted' ? intake.request.replyTopic : intake.payer);
 }
 
 /**
  * The lane of a request. The same at every reading, but for debts: where these are concerned, the queue of their lane
  * knows what was said first.
  */
-function laneOf(intake: Intake, payer: Payer | undefined, cutting: Cutting): LaneName {
+function laneOf(intake: Intake, payer: Payer, cutting: Cutting): LaneName {
   const { layout, idsFor, isForNumbers } = cutting;
-  if (intake.record.isDense === true) return 'debts';
+  if (intake.record.isDense === true || waitsAsUnknown(intake, payer, cutting)) return 'debts';
   if (intake.kind === 'accepted' && isLarge(layout, idsFor(intake))) return 'large';
-  if (payer !== undefined && waitsForDebt(intake.record.offset, payer, cutting)) return 'debts';
+  if (waitsForDebt(intake.record.offset, payer, cutting)) return 'debts';
   return intake.kind === 'accepted' && isForNumbers(intake) ? 'numbers' : 'small';
 }
 
-function waitsForDebt(offset: number, payer: Payer, { accounts, lane, deferrals, isDebtor }: Cutting): boolean {
+/** Whether a request waits since its schema was not known at the first reading. It may be now. */
+function waitsAsUnknown({ isLate, record }: Intake, payer: Payer, { lane, deferrals, isDebtor }: Cutting): boolean {
+  if (!isLate || payer.replyTopic === UNKNOWN_SCHEMAS) return false;
+  if (lane !== 'small') return isDebtor?.(UNKNOWN_SCHEMAS, record.offset) === true;
+  return deferrals?.debts?.keepsDebtor(UNKNOWN_SCHEMAS, record.offset) === true;
+}
+
+function waitsForDebt(offset: number, payer: Payer, cutting: Cutting): boolean {
+  const { accounts, lane, deferrals, isDebtor, isLookUpDeferred = false } = cutting;
   if (lane !== 'small') return isDebtor?.(payer.replyTopic, offset) === true;
-  if (deferrals?.debts?.defersDebtor(payer, offset, accounts.mustWait(payer)) !== true) return false;
+  const isInDebt = (isLookUpDeferred && payer.replyTopic === UNKNOWN_SCHEMAS) || accounts.mustWait(payer);
+  if (deferrals?.debts?.defersDebtor(payer, offset, isInDebt) !== true) return false;
   accounts.waits(payer);
   return true;
 }
@@ -111,7 +121,7 @@ function waitsForDebt(offset: number, payer: Payer, { accounts, lane, deferrals,
  * Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed
  * since, and requests may have been allowed to ask for more.
  */
-function isCertain(intake: Intake, { lane, isAboveLimit }: Cutting): boolean {
-  if (intake.kind === 'rejected') return intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
+function isCertain(intake: Intake, own: LaneName, { lane, isAboveLimit }: Cutting): boolean {
+  if (intake.kind === 'rejected') return own !== 'small' || intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
   return lane !== 'large' || !isAboveLimit(intake);
 }

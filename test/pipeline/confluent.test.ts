@@ -3,10 +3,14 @@ import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { encodeIdRequest, ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
+import { PRICES_US } from '../../src/pipeline/accounts.ts';
+import { processBatch } from '../../src/pipeline/batch.ts';
+import { DeferredQueue } from '../../src/pipeline/deferred.ts';
+import type { RequestReader } from '../../src/pipeline/intake.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { REPLIES, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
+import { accountsWith, DEAD_LETTERS, gist, MemoryWorker, readerFor } from '../support/memory-worker.ts';
 
 const REQUEST_ID = 7;
 const WIDE_REQUEST_ID = 6;
@@ -113,5 +117,36 @@ describe('a request in Confluent framing', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
     expect(worker.replies().map(({ id }) => id)).toEqual(['b']);
     expect(resolved()).toEqual(['resolved 1']);
+  });
+
+  it('waits while unknown schemas are in debt, is looked up where it waits, and holds up nobody else', async () => {
+    const schemas = new FakeSchemas();
+    const clock = { nowMs: 0 };
+    const accounts = accountsWith({ usPerMs: 1, burstUs: PRICES_US.request }, () => clock.nowMs);
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    const worker = new MemoryWorker({ topic, schemas, accounts });
+    const reader = readerFor({ schemas, homeOf: () => 0 });
+    // Nothing is in debt any more once records are read: what was not looked up then waits all the same.
+    const read = (one: RequestRecord) => {
+      clock.nowMs += 1_000;
+      return reader.read(one);
+    };
+    const deps = { ...worker.deps, reader: { read } as RequestReader };
+    const debts = new DeferredQueue(() => {});
+    const control = { isCurrent: () => true, resolved: () => {} };
+    const serve = (...records: RequestRecord[]) => processBatch(deps, 0, records, { ...control, deferrals: { debts } });
+    schemas.state = 'given up';
+    await serve(request(0, 'a'), confluent(1, 'b', UNHEARD_ID));
+    expect(worker.errors).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE']);
+    schemas.state = 'waited for';
+    await serve(confluent(3, 'd', REQUEST_ID), request(4, 'e'));
+    await serve(request(5, 'f'), confluent(6, 'g', OTHER_ID));
+    expect([worker.replies().map(({ id }) => id), worker.errors.length]).toEqual([['a', 'e', 'f'], 1]);
+    expect(debts.held.map(({ offset }) => offset)).toEqual([3, 6]);
+    schemas.state = 'up';
+    const isDebtor = (name: string, offset: number) => debts.isDebtor(name, offset);
+    await processBatch(deps, 0, debts.held, { ...control, lane: 'debts', isDebtor });
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'e', 'f', 'd']);
+    expect(worker.errors.slice(1)).toEqual(['UNKNOWN_SCHEMA']);
   });
 });

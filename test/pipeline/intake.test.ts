@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { asConfluent } from '../../src/codec/framing.ts';
+import { encodeIdRequest, ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { replyTopicViolation } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../src/codec/request-headers.ts';
-import { BAD_RECORDS, type Intake, type IntakeOptions } from '../../src/pipeline/intake.ts';
+import { BAD_RECORDS, type Intake, type IntakeOptions, UNKNOWN_SCHEMAS } from '../../src/pipeline/intake.ts';
 import { record, request } from '../support/memory-records.ts';
 import { POLICY, readerFor } from '../support/memory-worker.ts';
 
@@ -49,7 +50,7 @@ describe('receiving a record', () => {
     expect(reader.read(request(0, 'a', { ...large, replyTopic: 'id.replies.a' })).kind).toBe('accepted');
   });
 
-  it('names who pays for it: the topic that it names, all bad records together, or nobody for what a registry says', () => {
+  it('names who pays for it: the topic that it names, all bad records together, or all of unknown schemas', () => {
     const learned = { learn: async () => {}, replyId: () => 2, numbersReplyId: () => 3 };
     const payerIn = (header: Buffer | 'none' | undefined, value: Buffer, headers: RecordHeaders = {}) => {
       const intake = readerFor({ schemas: { ...learned, requestHeader: () => header } }).read(
@@ -61,8 +62,28 @@ describe('receiving a record', () => {
     expect(payerIn(undefined, Buffer.from('junk'))).toEqual(['MALFORMED_REQUEST', BAD_RECORDS]);
     const { value } = request(0, 'a', { replyTopic: 'other' });
     expect(payerIn(undefined, value as Buffer)).toEqual(['INVALID_REPLY_TOPIC', 'other']);
-    expect(payerIn('none', framed)).toEqual(['UNKNOWN_SCHEMA', undefined]);
-    expect(payerIn(undefined, framed)).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE', undefined]);
+    expect(payerIn('none', framed)).toEqual(['UNKNOWN_SCHEMA', UNKNOWN_SCHEMAS]);
+    expect(payerIn(undefined, framed)).toEqual(['SCHEMA_REGISTRY_UNAVAILABLE', UNKNOWN_SCHEMAS]);
+  });
+
+  it('is of a late schema if a registry has it, or a later release, unless every worker refuses it', () => {
+    const learned = { learn: async () => {}, replyId: () => 2, numbersReplyId: () => 3 };
+    const reader = readerFor({ schemas: { ...learned, requestHeader: () => ID_REQUEST_HEADER } });
+    const { value } = request(0, 'a');
+    const wide = request(0, 'b', { requestId: Buffer.from('order') });
+    const unknown = Buffer.from(value as Buffer).fill(0, 2, 10);
+    const confluent = asConfluent(7, value as Buffer);
+    const isLate = (one: Buffer | null, headers?: RecordHeaders) => reader.read(record(0, one, headers)).isLate;
+    expect([isLate(value), isLate(null), isLate(Buffer.from('junk'))]).toEqual([false, false, false]);
+    expect([isLate(wide.value), isLate(unknown), isLate(confluent)]).toEqual([true, true, true]);
+    // A form that is shared is of the first schema.
+    const bare = encodeIdRequest({ count: 1 });
+    const bareWide = Buffer.concat([WIDE_REQUEST_HEADER, bare.subarray(ID_REQUEST_HEADER.length), Buffer.alloc(2)]);
+    const inHeaders = { kafka_correlationId: Buffer.from('d'), kafka_replyTopic: Buffer.from('id.replies.a') };
+    const twice = [bare, bareWide, asConfluent(7, bare)].flatMap((one) => [one, one]);
+    const kinds = twice.map((one) => reader.read(record(0, one, inHeaders))).map(({ kind, isLate }) => [kind, isLate]);
+    const of = (is: boolean) => ['accepted', is];
+    expect(kinds).toEqual([of(false), of(false), of(true), of(true), of(true), of(true)]);
   });
 
   it('does not spend time on the stack of a rejection', () => {
