@@ -19,7 +19,7 @@ export interface RequestPosition {
 
 /** All requests to some reply topics, from an offset up to another one, not included. */
 export interface DebtorSpan {
-  /** The `topicHash` of the topic, or of what the names of all begin with, or EVERY_TOPIC. */
+  /** The `topicHash` of the topic, or of what the names of all begin with, or EVERY_TOPIC, or EVERY_RECORD. */
   readonly topic: number;
   /** How many characters of a name that beginning has; 0 for one topic. */
   readonly prefix: number;
@@ -33,13 +33,15 @@ const HASH_BYTES = 6;
 const MAX_HASHES = 500;
 /** The hash of no topic. */
 export const EVERY_TOPIC = 2 ** (8 * HASH_BYTES);
+/** All records, whatever they ask for: nobody looked at them. */
+export const EVERY_RECORD = EVERY_TOPIC + 1;
 
 /** A whole number of 48 bits, the same for equal names in every release. Names come again, and a hash takes long. */
 export const topicHash = memoize((name) => hash('sha256', name, 'buffer').readUIntBE(0, HASH_BYTES), MAX_HASHES);
 
 /** Whether a span is of this reply topic too. The same for every reader, whatever quotas it has. */
 export function isNamed({ topic, prefix }: Pick<DebtorSpan, 'topic' | 'prefix'>, replyTopic: string): boolean {
-  return topic === EVERY_TOPIC || topic === topicHash(prefix === 0 ? replyTopic : replyTopic.slice(0, prefix));
+  return topic >= EVERY_TOPIC || topic === topicHash(prefix === 0 ? replyTopic : replyTopic.slice(0, prefix));
 }
 
 /**

@@ -29,8 +29,11 @@ export interface BatchControl {
   readonly lane?: LaneName;
   /** Take requests of other lanes, so that those after them need not wait. */
   readonly deferrals?: Deferrals;
-  /** In other lanes than `small`: whether a request to this reply topic waits for a debt. */
-  readonly isDebtor?: (replyTopic: string, offset: number) => boolean;
+  /**
+   * In other lanes than `small`: whether a request to this reply topic waits for a debt; without a name, whether a
+   * record does that was not looked at.
+   */
+  readonly isDebtor?: (replyTopic: string | undefined, offset: number) => boolean;
   /** Holds the IDs of large requests that are not decided yet. */
   readonly prepared?: Prepared;
 }
@@ -81,9 +84,31 @@ async function processChunk(
     const tracePart = deps.tracing.received(partition);
     const isLookUpDeferred = areUnknownWaiting(deps, control);
     const { ready, error } = isLookUpDeferred ? { ready: step } : await withSchemas(deps.schemas, step, partition);
+    const takenBefore = place?.taken ?? 0;
     await processReadable(deps, partition, ready, { ...control, isLookUpDeferred }, tracePart);
     if (error !== undefined) throw error;
+    const areAllWaiting = place !== undefined && place.taken - takenBefore === step.length;
+    if (areAllWaiting && control.isCurrent()) from = leaveRest(records, from, first, control);
   }
+}
+
+/**
+ * Leaves all that follows an index in the batch of this record to the lane `debts`, without a look at it. Returns the
+ * index from which others follow: the same one if there is no room for that.
+ */
+function leaveRest(
+  records: readonly RequestRecord[],
+  from: number,
+  { fields }: RequestRecord,
+  { deferrals, resolved }: BatchControl,
+): number {
+  let end = from;
+  while (fields !== undefined && records[end]?.fields?.isOfBatch(fields) === true) end += 1;
+  const [first, last] = [records[from], records[end - 1]];
+  if (end === from || first === undefined || last === undefined) return from;
+  if (deferrals?.debts?.takeUnseen(first, last) !== true) return from;
+  resolved(last.offset);
+  return end;
 }
 
 /**

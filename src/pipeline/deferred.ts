@@ -1,4 +1,4 @@
-import { type DebtorSpan, isNamed, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
+import { type DebtorSpan, EVERY_RECORD, isNamed, MAX_DEBTOR_SPANS } from '../codec/request-position.ts';
 import type { Payer } from './accounts.ts';
 import type { RequestRecord } from './ports.ts';
 
@@ -34,6 +34,11 @@ interface Deferral {
    * ignored.
    */
   take(record: RequestRecord): void;
+  /**
+   * Takes over these records and all between them without a look at any, behind all that were looked at before. Returns
+   * false if there is no room for that.
+   */
+  takeUnseen(first: RequestRecord, last: RequestRecord): boolean;
   /** How many requests were taken over so far. */
   readonly taken: number;
 }
@@ -57,7 +62,7 @@ interface GrowingSpan extends DebtorSpan {
  * A debt is known to one worker, at one time. But whoever reads a request again has to know whether it waits: the lane
  * in which it does, when it was not kept in memory, and a successor. So a decision to wait is kept in a form that the
  * record alone is compared with. A request to a topic in one of its spans waits, without exception; none outside does.
- * So no span is extended over a request that was answered in its place.
+ * So no span is extended over a request that was answered in its place, unless its schema was unknown then.
  *
  * There are few spans, since they are committed with each position. The topics of a quota need one together. Without
  * room for another one a request is answered in its place.
@@ -76,8 +81,11 @@ class DebtorSpans {
     return this.#spans.map(({ isOpen: _, ...span }) => span);
   }
 
-  has(replyTopic: string, offset: number): boolean {
-    return this.#spans.some((span) => span.from <= offset && offset < span.until && isNamed(span, replyTopic));
+  /** Whether a request to this topic waits; without a name, whether any record at the offset does. */
+  has(replyTopic: string | undefined, offset: number): boolean {
+    const isOne = (span: DebtorSpan) =>
+      replyTopic === undefined ? span.topic === EVERY_RECORD : isNamed(span, replyTopic);
+    return this.#spans.some((span) => span.from <= offset && offset < span.until && isOne(span));
   }
 
   /** Lets a request wait, behind all that were looked at before. Returns false if there is no room for that. */
@@ -88,6 +96,13 @@ class DebtorSpans {
       this.#spans.push({ ...named, from: offset, until: offset + 1, isOpen: true });
     } else return false;
     return true;
+  }
+
+  /** Lets all of a range wait. It may use half of the room: each batch takes some of that. */
+  addUnseen(range: OffsetRange): boolean {
+    const hasOneMore = this.#spans.length < MAX_DEBTOR_SPANS / 2;
+    if (hasOneMore) this.#spans.push({ topic: EVERY_RECORD, prefix: 0, ...range, isOpen: false });
+    return hasOneMore;
   }
 
   /** A request to this topic, behind all that were looked at before, does not wait. */
@@ -160,8 +175,8 @@ export class DeferredQueue implements Deferral {
     return this.#debtors.waits(payer);
   }
 
-  /** Whether a request to this reply topic waits here for a debt. */
-  isDebtor(replyTopic: string, offset: number): boolean {
+  /** Whether a request to this reply topic waits here for a debt; without a name, whether whatever is there does. */
+  isDebtor(replyTopic: string | undefined, offset: number): boolean {
     return this.#debtors.has(replyTopic, offset);
   }
 
@@ -216,6 +231,14 @@ export class DeferredQueue implements Deferral {
       this.#notHeld += taken;
     }
     this.#onTaken();
+  }
+
+  takeUnseen(first: RequestRecord, last: RequestRecord): boolean {
+    const [from, until] = [Math.max(first.offset, this.#through), last.offset + 1];
+    const isTaken = from >= until || this.#debtors.addUnseen({ from, until });
+    const { offset, timestampMs } = last;
+    if (isTaken) this.take({ offset, timestampMs, since: from, key: null, value: null, headers: {} });
+    return isTaken;
   }
 
   /** Every request that waits below this offset has been answered. */

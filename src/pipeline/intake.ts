@@ -1,4 +1,4 @@
-import { asSingleObject, confluentSchemaId, type Framing, framingOf, isFramed } from '../codec/framing.ts';
+import { asSingleObject, confluentSchemaId, type Framing } from '../codec/framing.ts';
 import { apiRepliesViolation } from '../codec/http-key.ts';
 import { ID_REQUEST_HEADER, MAX_REQUEST_BYTES } from '../codec/id-request.ts';
 import { requestHash } from '../codec/ledger-entry.ts';
@@ -223,11 +223,11 @@ function reject(
 }
 
 /**
- * Whether one worker may know the schema of a value while another one, or the same at another time, does not: a
- * registry has it, or a release that added it.
+ * Whether a value is of another schema than the first one. One worker may know that while another one, or the same at
+ * another time, does not: a registry has it, or a release that added it.
  */
 function isLateSchema(value: Buffer | null): boolean {
-  return value !== null && framingOf(value) !== undefined && !isFramed(ID_REQUEST_HEADER, value);
+  return value !== null && value.length > 0 && !ID_REQUEST_HEADER.equals(value.subarray(0, ID_REQUEST_HEADER.length));
 }
 
 function keyOf(request: FullRequest): EntryKey {

@@ -30,8 +30,8 @@ export interface Cutting {
    * leaves them out.
    */
   readonly deferrals?: Deferrals | undefined;
-  /** In other lanes than `small`: whether a request to this reply topic waits for a debt. */
-  readonly isDebtor?: ((replyTopic: string, offset: number) => boolean) | undefined;
+  /** In other lanes than `small`: see BatchControl. */
+  readonly isDebtor?: ((replyTopic: string | undefined, offset: number) => boolean) | undefined;
   /** Whether unknown schemas were not looked up, so that what names them has to wait. */
   readonly isLookUpDeferred?: boolean | undefined;
 }
@@ -94,10 +94,12 @@ function payerOf(intake: Intake, { accounts }: Cutting): Payer {
  * knows what was said first.
  */
 function laneOf(intake: Intake, payer: Payer, cutting: Cutting): LaneName {
-  const { layout, idsFor, isForNumbers } = cutting;
-  if (intake.record.isDense === true || waitsAsUnknown(intake, payer, cutting)) return 'debts';
+  const { layout, lane, idsFor, isForNumbers, isDebtor } = cutting;
+  const { isDense, offset } = intake.record;
+  const isUnseen = lane !== 'small' && isDebtor?.(undefined, offset) === true;
+  if (isDense === true || isUnseen || waitsAsUnknown(intake, payer, cutting)) return 'debts';
   if (intake.kind === 'accepted' && isLarge(layout, idsFor(intake))) return 'large';
-  if (waitsForDebt(intake.record.offset, payer, cutting)) return 'debts';
+  if (waitsForDebt(offset, payer, cutting)) return 'debts';
   return intake.kind === 'accepted' && isForNumbers(intake) ? 'numbers' : 'small';
 }
 

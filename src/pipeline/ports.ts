@@ -31,6 +31,8 @@ interface RequestFields {
   readonly bytes: number;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RequestFields, except: string): boolean;
+  /** Whether both were read from one batch. */
+  isOfBatch(other: RequestFields): boolean;
   /** The value of the first header of this name; undefined if there is none, or null. */
   headerAt(name: string): Slice | undefined;
 }

@@ -209,7 +209,7 @@ interface DeferredLaneOptions extends LaneOptions {
   /** Which of them wait in this lane for a debt. */
   readonly debtors: RequestPosition['debtors'];
   /** Which requests wait in the lane `debts` for one. */
-  readonly isDebtor: (replyTopic: string, offset: number) => boolean;
+  readonly isDebtor: (replyTopic: string | undefined, offset: number) => boolean;
   /**
    * The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones.
    */

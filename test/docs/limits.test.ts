@@ -62,7 +62,7 @@ test('the prices on the page of security are those of the code', () => {
     'one more reply topic or named partition in a part': PRICES_US.append,
     "a copy for the request's home partition": PRICES_US.forward,
     'a decision read from the ledger: a batch sent again, a `CONFLICT`': PRICES_US.decision,
-    'a record that is no request': PRICES_US.request + PRICES_US.letter,
+    'a record that is no request, or of an unknown schema': PRICES_US.request + PRICES_US.letter,
   });
 });
 

@@ -5,18 +5,21 @@ import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.t
 import { PRICES_US } from '../../src/pipeline/accounts.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
+import type { RequestReader } from '../../src/pipeline/intake.ts';
 import { PART_MAX_REQUESTS } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
-import { layout, record, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker, TIMELESS } from '../support/memory-worker.ts';
+import { inOneBatch, layout, record, request } from '../support/memory-records.ts';
+import { accountsWith, DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker, TIMELESS } from '../support/memory-worker.ts';
 
 const topicOf = () => new MemoryLedger(1, () => 1_700_000_000_000);
 const world = () => {
   const topic = topicOf();
   return { topic, worker: new MemoryWorker({ topic }) };
 };
+
+const range = (from: number, until: number) => Array.from({ length: until - from }, (_, i) => from + i);
 
 /** Waits until everything that can continue has done so. */
 async function settle(): Promise<void> {
@@ -216,6 +219,48 @@ describe('a batch in parts', () => {
     const { worker } = world();
     await worker.serve([request(0, 'a')], 0, () => false);
     expect(worker.events).toEqual([]);
+  });
+});
+
+describe('a batch', () => {
+  it('is not looked at any further where hundreds of it wait for debts, and what is behind it is', async () => {
+    const topic = topicOf();
+    const accounts = accountsWith({ usPerMs: 1, burstUs: PRICES_US.request });
+    const worker = new MemoryWorker({ topic, accounts });
+    const reads: number[] = [];
+    const read = (one: RequestRecord) => {
+      reads.push(one.offset);
+      return worker.deps.reader.read(one);
+    };
+    const deps = { ...worker.deps, reader: { read } as RequestReader };
+    const debts = new DeferredQueue(() => {});
+    const resolved: number[] = [];
+    const control = {
+      isCurrent: () => true,
+      resolved: (offset: number) => resolved.push(offset),
+      deferrals: { debts },
+    };
+    const [debtor, other] = ['id.replies.many', 'id.replies.few'];
+    const of = (replyTopic: string, from: number, until: number) =>
+      range(from, until).map((offset) => request(offset, `r${offset}`, { replyTopic }));
+    await processBatch(deps, 0, [...of(other, 0, 2), ...of(debtor, 2, 10)], control);
+    reads.length = 0;
+    const batches = [
+      of(debtor, 10, 1_510),
+      of(other, 1_510, 2_010),
+      of(debtor, 2_010, 3_010),
+      [...of(other, 3_010, 3_011), ...of(debtor, 3_011, 4_510)],
+      of(other, 4_510, 4_512),
+    ];
+    await processBatch(deps, 0, batches.flatMap(inOneBatch), control);
+    const unseen = [...range(510, 1_510), ...range(2_510, 3_010), ...range(4_010, 4_510)];
+    const isUnseen = (offset: number) => debts.isDebtor(undefined, offset);
+    expect(range(0, 4_512).filter(isUnseen)).toEqual(unseen);
+    expect(reads).toEqual(range(10, 4_512).filter((offset) => !unseen.includes(offset)));
+    const served = [0, 1, ...range(1_510, 2_010), 3_010, 4_510, 4_511].map((offset) => `r${offset}`);
+    expect(worker.replies(other).map(({ id }) => id)).toEqual(served);
+    expect(resolved).toEqual(expect.arrayContaining([1_509, 3_009, 4_509]));
+    expect([debts.unread?.until, debts.taken, resolved.at(-1)]).toEqual([4_510, 7 + 1_500 + 1_000 + 1_499, 4_511]);
   });
 });
 

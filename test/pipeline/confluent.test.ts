@@ -144,7 +144,7 @@ describe('a request in Confluent framing', () => {
     expect([worker.replies().map(({ id }) => id), worker.errors.length]).toEqual([['a', 'e', 'f'], 1]);
     expect(debts.held.map(({ offset }) => offset)).toEqual([3, 6]);
     schemas.state = 'up';
-    const isDebtor = (name: string, offset: number) => debts.isDebtor(name, offset);
+    const isDebtor = (name: string | undefined, offset: number) => debts.isDebtor(name, offset);
     await processBatch(deps, 0, debts.held, { ...control, lane: 'debts', isDebtor });
     expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'e', 'f', 'd']);
     expect(worker.errors.slice(1)).toEqual(['UNKNOWN_SCHEMA']);

@@ -85,7 +85,7 @@ describe('deferred requests', () => {
 
   it('beyond a number of bytes are not held', () => {
     const { queue, held } = queueOf();
-    const fields = { bytes: 500_000, isLike: () => false, headerAt: () => undefined };
+    const fields = { bytes: 500_000, isLike: () => false, isOfBatch: () => false, headerAt: () => undefined };
     for (let offset = 0; offset < 4; offset += 1) queue.take({ ...record(offset), fields });
     expect([held(), queue.unread]).toEqual([[0, 1, 2], { from: 3, until: 4 }]);
   });
@@ -187,6 +187,27 @@ describe('requests of an account in debt', () => {
       { topic: EVERY_TOPIC, prefix: 0, from: 5, until: 8 },
     ]);
     expect([4, 5, 7, 8].map((offset) => queue.isDebtor(topic, offset))).toEqual([false, true, true, false]);
+  });
+
+  it('and records that nobody looked at wait whatever they are, as long as others have room', () => {
+    const { queue } = queueOf();
+    expect([queue.takeUnseen(record(5), record(8)), queue.unread]).toEqual([true, { from: 5, until: 9 }]);
+    const waits = (name?: string) => [4, 5, 8, 9].map((offset) => queue.isDebtor(name, offset));
+    expect([waits(), waits(topic)]).toEqual([
+      [false, true, true, false],
+      [false, true, true, false],
+    ]);
+    expect([queue.takeUnseen(record(5), record(8)), queue.taken]).toEqual([true, 4]); // delivered again
+    expect([queue.takeUnseen(record(7), record(10)), queue.taken]).toEqual([true, 6]); // in part
+    expect(queue.debtorsFrom(5).map(({ from, until }) => [from, until])).toEqual([
+      [5, 9],
+      [9, 11],
+    ]);
+    expect(queue.defersDebtor(payer(topic), 12, true)).toBe(true);
+    expect([12, 13].map((offset) => queue.isDebtor(undefined, offset))).toEqual([false, false]);
+    const more = Array.from({ length: MAX_DEBTOR_SPANS }, (_, i) => queue.takeUnseen(record(20 + i), record(20 + i)));
+    expect(more.filter(Boolean).length).toBe(MAX_DEBTOR_SPANS / 2 - 3);
+    expect([queue.defersDebtor(payer(other), 99, true), queue.taken]).toEqual([true, 6 + MAX_DEBTOR_SPANS / 2 - 3]);
   });
 
   it('that an earlier session left are those that it named', () => {

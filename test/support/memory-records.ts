@@ -37,6 +37,16 @@ export function record(
   return { offset, key, value, headers, timestampMs, ...(fields && { fields }) };
 }
 
+/** The same records, fetched in one batch. Their offsets follow each other. */
+export function inOneBatch(records: readonly RequestRecord[]): RequestRecord[] {
+  const batch = encodeBatch(records, 0);
+  const reader = new RecordReader(readHead(batch), batch.subarray(AT.records));
+  return records.map((one): RequestRecord => {
+    const { fields } = reader.next();
+    return { ...one, ...(fields && { fields }) };
+  });
+}
+
 /** A ledger entry as another worker would write it. */
 export function entry(
   id: string,

@@ -139,7 +139,7 @@ export class RecordReader {
 
 /** A record of which only its length is known. */
 function leftOut(bytes: number, isDense: boolean, offset: number, timestampMs: number): FetchedRecord {
-  const fields = { bytes, isLike: () => false, headerAt: () => undefined };
+  const fields = { bytes, isLike: () => false, isOfBatch: () => false, headerAt: () => undefined };
   return { offset, timestampMs, isDense, key: null, value: null, headers: newHeaders(), fields };
 }
 
@@ -220,6 +220,10 @@ class RecordInBatch implements FetchedRecord, RecordFields {
       [at, theirAt] = [end, theirEnd];
     }
     return true;
+  }
+
+  isOfBatch(other: object): boolean {
+    return #bytes in other && other.#bytes === this.#bytes;
   }
 
   headerAt(name: string): Slice | undefined {

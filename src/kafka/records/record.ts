@@ -31,6 +31,8 @@ export interface RecordFields {
   readonly bytes: number;
   /** Whether value and headers are those of another record, but for the values of this header. */
   isLike(other: RecordFields, except: string): boolean;
+  /** Whether both were read from one batch. */
+  isOfBatch(other: RecordFields): boolean;
   /** The value of the first header of this name; undefined if there is none, or null. */
   headerAt(name: string): Slice | undefined;
 }
