@@ -163,7 +163,7 @@ export function createMetrics({
   );
   const indebted = counter(
     'requests_indebted',
-    'Requests that let others go first, since their reply topic or quota had used more than its share of the worker',
+    'Requests that let others go first, since their reply topic or quota had used more than its share of the worker; without the rest of a batch, which is not looked at',
   );
   const deadLetters = counter(
     'dead_letters',
