@@ -17,7 +17,7 @@ function darkness(more: Partial<Darkness>): Darkness {
   return { partitions: [[], []], all: [], floods: [], ...more };
 }
 
-const CALLER = { coverMs: 20_000, suspended: [] };
+const CALLER = { coverMs: 20_000, idsPerSecond: 100, suspended: [] };
 
 test('a partition is dark from a probe that waits for longer than 2 s to its answer, or to that of the next one', () => {
   expect(darkSpans(probes([0, 1], [1, 3], [2, 9], [3, 9], [9, 10], [11, 14]), 20_000)).toEqual([
@@ -64,6 +64,14 @@ test('next() may fail only when nothing was served for as long as the buffer cov
   expect(
     allowedBy(empty, darkness({ partitions: [[dark(0, 60)], []], floods: [dark(0, 60)] }), CALLER),
   ).toBeUndefined();
+});
+
+test('take() of many IDs may fail while the buffer has some left, as long as it would last for these', () => {
+  const take = (count: number, atS: number) =>
+    failing({ call: 'take', code: 'BUFFER_EMPTY', count, fromMs: 1_000 * atS, toMs: 1_000 * atS });
+  const out = darkness({ all: [dark(20, 60)] });
+  expect([take(201, 38), take(1, 40)].map((one) => allowedBy(one, out, CALLER) !== undefined)).toEqual([true, true]);
+  expect([take(200, 38), take(1, 39)].map((one) => allowedBy(one, out, CALLER))).toEqual([undefined, undefined]);
 });
 
 test('takeAsync() of many IDs may have too few beside a flood or a stuck partition, one of few only while nothing is served', () => {

@@ -97,8 +97,9 @@ const lengthMs = ({ fromMs, toMs }: Span): number => toMs - fromMs;
 
 /** What its verdict needs of the service whose call failed. */
 interface Caller {
-  /** For so long its buffer lasts. */
+  /** For so long its buffer lasts, at so many IDs a second. */
   readonly coverMs: number;
+  readonly idsPerSecond: number;
   /** When its process was suspended, in which time it could not take any reply. */
   readonly suspended: readonly Span[];
 }
@@ -107,7 +108,7 @@ interface Caller {
 export function allowedBy(
   failure: Failure,
   { partitions, all, floods }: Darkness,
-  { coverMs, suspended }: Caller,
+  { coverMs, idsPerSecond, suspended }: Caller,
 ): string | undefined {
   const { call, code } = failure;
   const isUnanswered = code === 'NO_REPLY' || code === 'KAFKA_UNAVAILABLE';
@@ -129,8 +130,10 @@ export function allowedBy(
       : undefined;
   }
   if (code !== 'BUFFER_EMPTY') return undefined;
+  // As soon as the buffer has fewer IDs than a call takes at once, that call fails, and next() goes on.
+  const lastsMs = coverMs - (1_000 * (failure.count - 1)) / idsPerSecond;
   const isOutage = (dark: Span) =>
-    lengthMs(dark) >= coverMs && dark.fromMs + coverMs <= failure.toMs && failure.fromMs <= dark.toMs + RELIEF_MS;
+    lengthMs(dark) >= lastsMs && dark.fromMs + lastsMs <= failure.toMs && failure.fromMs <= dark.toMs + RELIEF_MS;
   return all.some(isOutage) ? 'nobody served any partition for longer than the buffer covers' : undefined;
 }
 

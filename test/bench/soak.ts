@@ -110,7 +110,8 @@ const countBy = (all: readonly (readonly [name: string, times: number])[]): Coun
 
 function callerOf({ plan }: Service, played: readonly (Span & { readonly name: string })[]) {
   const suspended = plan.name === SUSPENDED ? played.filter(({ name }) => name === SERVICE_SUSPENDED) : [];
-  return { coverMs: 1_000 * (plan.client.coverSeconds ?? DEFAULT_COVER_SECONDS), suspended };
+  const { coverSeconds = DEFAULT_COVER_SECONDS, idsPerSecond = plan.idsPerSecond ?? 1 } = plan.client;
+  return { coverMs: 1_000 * coverSeconds, idsPerSecond, suspended };
 }
 
 const megabytes = (bytes: number): number => Number((bytes / 2 ** 20).toFixed(1));
